@@ -1,0 +1,20 @@
+//! The decisions of PowerContext, and nothing else.
+//!
+//! Everything here is a pure function of its arguments: no clock, no random source but the number handed in, no
+//! database, no task. A transaction loads rows, asks this crate what follows from them, and writes the answer
+//! (`docs/architecture.md`, "decide, then do"). That is why the whole table of every decision can be tested here,
+//! and why SQLite, OceanBase and a simulation cannot disagree about the protocol.
+
+pub mod digest;
+pub mod fail;
+pub mod fence;
+pub mod ids;
+pub mod lease;
+pub mod limits;
+pub mod memory;
+pub mod operation;
+pub mod refs;
+pub mod supervise;
+pub mod time;
+pub mod window;
+pub mod work;

@@ -1,0 +1,1 @@
+//! What a Memory is, and every decision about one: entries, revisions, plans, search tokens.

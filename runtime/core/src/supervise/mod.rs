@@ -1,0 +1,3 @@
+//! Automatic admission: what is pending, and what has been acknowledged.
+
+pub mod intent;

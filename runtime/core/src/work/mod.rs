@@ -1,0 +1,9 @@
+//! The Work Ledger's decisions: states and their transitions, lanes and joining, retry.
+
+pub mod lane;
+pub mod retry;
+pub mod state;
+pub mod step;
+
+pub use state::{AttemptNo, Counters, Item, WorkResult, WorkState};
+pub use step::{Effect, Event, Outcome, Refused, Step, step};

@@ -1,0 +1,1 @@
+//! Servers and helpers the suites share.

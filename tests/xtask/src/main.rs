@@ -1,0 +1,2 @@
+//! Checks and generators of this repository.
+fn main() {}
