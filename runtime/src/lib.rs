@@ -1,1 +1,18 @@
-//! The PowerContext server.
+//! The PowerContext server: API, Scheduler and Worker in one binary.
+//!
+//! Modules import in one direction only, which `cargo xtask layers` enforces:
+//! `store` <- `ledger` <- `families` <- `worker`, `api` <- `roles` <- `cli`, with `config`, `telemetry`, `inference` and
+//! `rt` beside them.
+
+pub mod api;
+pub mod cli;
+pub mod config;
+pub mod dev;
+pub mod families;
+pub mod inference;
+pub mod ledger;
+pub mod roles;
+pub mod rt;
+pub mod store;
+pub mod telemetry;
+pub mod worker;

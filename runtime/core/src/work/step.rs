@@ -171,24 +171,21 @@ pub fn step(item: &Item, event: &Event<'_>, now: DbTime, living: &MemberId) -> R
             requested,
             dirty,
         } => {
-            let due = item.state.due().ok_or(Refused::State)?;
-            if !due.has_passed(now) {
-                return Err(Refused::NotDue);
-            }
             let fence = Fence::after(item.fence);
             let holder = Holder {
                 member: (*by).clone(),
                 fence,
                 expiry: *expiry,
             };
-            Ok(claimed(
+            claim(
                 item,
                 Run {
                     holder,
                     requested: *requested,
                     dirty: *dirty,
                 },
-            ))
+                now,
+            )
         }
         Event::Adopt { by } => adopt(item, by, now, living),
         Event::WindowCommit(holder) => match held(item, holder, now, living)? {
@@ -198,18 +195,7 @@ pub fn step(item: &Item, event: &Event<'_>, now: DbTime, living: &MemberId) -> R
             }),
             Phase::Cancelling => Ok(cancelled(item, item.fence, now)),
         },
-        Event::Finish(holder) => end_run(item, holder, now, living, |item| {
-            let effects = vec![close(item, Outcome::Succeeded, None), Effect::LeaveLane];
-            moved(
-                item,
-                WorkState::Succeeded { at: now },
-                Counters {
-                    conflicts: 0,
-                    ..item.counters
-                },
-                effects,
-            )
-        }),
+        Event::Finish(holder) => end_run(item, holder, now, living, |item| succeeded(item, now)),
         Event::Fail {
             holder,
             code,
@@ -218,45 +204,10 @@ pub fn step(item: &Item, event: &Event<'_>, now: DbTime, living: &MemberId) -> R
         } => end_run(item, holder, now, living, |item| {
             failed(item, *code, policy, *jitter, now)
         }),
-        Event::Conflict { holder, code } => end_run(item, holder, now, living, |item| {
-            let conflicts = item.counters.conflicts.saturating_add(1);
-            let counters = Counters {
-                conflicts,
-                budget_used: item.counters.budget_used.saturating_sub(1),
-                ..item.counters
-            };
-            let state = WorkState::RetryWait {
-                due: now.plus(conflict_delay(conflicts)),
-                last: Some(*code),
-            };
-            moved(item, state, counters, vec![close(item, Outcome::Conflict, Some(*code))])
-        }),
-        Event::Release(holder) => end_run(item, holder, now, living, |item| {
-            let counters = Counters {
-                budget_used: item.counters.budget_used.saturating_sub(1),
-                ..item.counters
-            };
-            moved(
-                item,
-                WorkState::RetryWait { due: now, last: None },
-                counters,
-                vec![close(item, Outcome::Released, None)],
-            )
-        }),
+        Event::Conflict { holder, code } => end_run(item, holder, now, living, |item| conflicted(item, *code, now)),
+        Event::Release(holder) => end_run(item, holder, now, living, |item| released(item, now)),
         Event::Expire => expire(item, now, living),
-        Event::Retry => match item.state {
-            WorkState::Failed { .. } => {
-                let recoveries = item.counters.recoveries.saturating_add(1);
-                let counters = Counters {
-                    budget_used: 0,
-                    conflicts: 0,
-                    recoveries,
-                    ..item.counters
-                };
-                Ok(moved(item, WorkState::Queued { due: now }, counters, vec![]))
-            }
-            _ => Err(Refused::State),
-        },
+        Event::Retry => retry(item, now),
         Event::Cancel => cancel(item, now, living),
     }
 }
@@ -308,7 +259,11 @@ fn close(item: &Item, outcome: Outcome, error: Option<FailCode>) -> Effect {
     Effect::CloseAttempt { no, outcome, error }
 }
 
-fn claimed(item: &Item, run: Run) -> Step {
+fn claim(item: &Item, run: Run, now: DbTime) -> Result<Step, Refused> {
+    let due = item.state.due().ok_or(Refused::State)?;
+    if !due.has_passed(now) {
+        return Err(Refused::NotDue);
+    }
     let attempts = item.counters.attempts.saturating_add(1);
     let counters = Counters {
         attempts,
@@ -319,7 +274,64 @@ fn claimed(item: &Item, run: Run) -> Step {
     let no = AttemptNo::from_row(attempts).unwrap_or(AttemptNo::FIRST);
     let mut step = moved(item, WorkState::Running(run), counters, vec![Effect::OpenAttempt(no)]);
     step.item.fence = fence;
-    step
+    Ok(step)
+}
+
+fn succeeded(item: &Item, now: DbTime) -> Step {
+    let effects = vec![close(item, Outcome::Succeeded, None), Effect::LeaveLane];
+    moved(
+        item,
+        WorkState::Succeeded { at: now },
+        Counters {
+            conflicts: 0,
+            ..item.counters
+        },
+        effects,
+    )
+}
+
+fn conflicted(item: &Item, code: FailCode, now: DbTime) -> Step {
+    let conflicts = item.counters.conflicts.saturating_add(1);
+    let counters = Counters {
+        conflicts,
+        ..budget_returned(item)
+    };
+    let state = WorkState::RetryWait {
+        due: now.plus(conflict_delay(conflicts)),
+        last: Some(code),
+    };
+    moved(item, state, counters, vec![close(item, Outcome::Conflict, Some(code))])
+}
+
+fn released(item: &Item, now: DbTime) -> Step {
+    let effects = vec![close(item, Outcome::Released, None)];
+    moved(
+        item,
+        WorkState::RetryWait { due: now, last: None },
+        budget_returned(item),
+        effects,
+    )
+}
+
+fn budget_returned(item: &Item) -> Counters {
+    Counters {
+        budget_used: item.counters.budget_used.saturating_sub(1),
+        ..item.counters
+    }
+}
+
+fn retry(item: &Item, now: DbTime) -> Result<Step, Refused> {
+    if !matches!(item.state, WorkState::Failed { .. }) {
+        return Err(Refused::State);
+    }
+    let recoveries = item.counters.recoveries.saturating_add(1);
+    let counters = Counters {
+        budget_used: 0,
+        conflicts: 0,
+        recoveries,
+        ..item.counters
+    };
+    Ok(moved(item, WorkState::Queued { due: now }, counters, vec![]))
 }
 
 fn adopt(item: &Item, by: &MemberId, now: DbTime, living: &MemberId) -> Result<Step, Refused> {

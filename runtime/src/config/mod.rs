@@ -1,0 +1,1 @@
+//! Settings: text to checked values, every fault at once.

@@ -1,0 +1,1 @@
+//! Tools for trying the server: the deterministic model and the demonstration.

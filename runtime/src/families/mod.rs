@@ -1,0 +1,1 @@
+//! Artifact families: what each processor does with its input.

@@ -1,0 +1,1 @@
+//! Model providers: the only door to a language model.

@@ -1,0 +1,1 @@
+//! Which tasks a process runs, in which order they start and stop.

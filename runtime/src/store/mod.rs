@@ -1,0 +1,1 @@
+//! Everything that touches the database: connections, transactions, one module per aggregate.

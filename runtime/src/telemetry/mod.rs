@@ -1,0 +1,1 @@
+//! Logs and metrics with closed fields and labels.
