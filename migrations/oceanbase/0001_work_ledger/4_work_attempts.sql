@@ -1,0 +1,22 @@
+CREATE TABLE pc_work_attempts (
+  work_id VARBINARY(144) NOT NULL,
+  attempt_no BIGINT NOT NULL,
+  recovery_generation BIGINT NOT NULL,
+  owner_id VARBINARY(512) NOT NULL,
+  fence BIGINT NOT NULL,
+  started_at DATETIME(6) NOT NULL,
+  heartbeat_at DATETIME(6) NOT NULL,
+  finished_at DATETIME(6) NULL,
+  outcome VARBINARY(128) NULL,
+  error_category VARBINARY(256) NULL,
+  error_code VARBINARY(512) NULL,
+  trace_id VARBINARY(128) NULL,
+  span_id VARBINARY(64) NULL,
+  PRIMARY KEY (work_id, attempt_no),
+  KEY ix_pc_work_attempts_finished (finished_at),
+  CONSTRAINT ck_pc_work_attempts_positive CHECK (attempt_no > 0 AND fence > 0 AND recovery_generation >= 0),
+  CONSTRAINT ck_pc_work_attempts_outcome CHECK (outcome IS NULL OR outcome IN ('succeeded', 'retry_wait', 'failed', 'cancelled', 'lease_expired_retry', 'lease_expired_failed', 'released', 'conflict')),
+  CONSTRAINT ck_pc_work_attempts_finished CHECK ((finished_at IS NULL) = (outcome IS NULL)),
+  CONSTRAINT ck_pc_work_attempts_error CHECK ((error_category IS NULL) = (error_code IS NULL)),
+  CONSTRAINT ck_pc_work_attempts_trace CHECK ((trace_id IS NULL) = (span_id IS NULL))
+)

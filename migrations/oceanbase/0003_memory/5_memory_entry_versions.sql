@@ -1,0 +1,21 @@
+CREATE TABLE pc_memory_entry_versions (
+  scope_id VARBINARY(1024) NOT NULL,
+  memory_artifact_id VARBINARY(512) NOT NULL,
+  entry_version_id VARBINARY(512) NOT NULL,
+  family VARBINARY(512) NOT NULL,
+  entry_id VARBINARY(512) NOT NULL,
+  version BIGINT NOT NULL,
+  previous_version_id VARBINARY(512) NULL,
+  kind VARBINARY(512) NOT NULL,
+  text MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  source_refs MEDIUMBLOB NOT NULL,
+  artifact_refs MEDIUMBLOB NOT NULL,
+  entry_content_hash VARBINARY(256) NOT NULL,
+  created_in_revision BIGINT NOT NULL,
+  PRIMARY KEY (scope_id, memory_artifact_id, entry_version_id),
+  UNIQUE KEY uq_pc_memory_entry_versions_entry (scope_id, memory_artifact_id, entry_id, version),
+  UNIQUE KEY uq_pc_memory_entry_versions_scope_version (scope_id, entry_version_id),
+  CONSTRAINT ck_pc_memory_entry_versions_version CHECK (version > 0),
+  CONSTRAINT ck_pc_memory_entry_versions_previous CHECK ((previous_version_id IS NULL) = (version = 1)),
+  CONSTRAINT fk_pc_memory_entry_versions_revision FOREIGN KEY (scope_id, family, memory_artifact_id, created_in_revision) REFERENCES pc_artifacts (scope_id, family, artifact_id, revision) ON DELETE RESTRICT
+)

@@ -1,0 +1,21 @@
+CREATE TABLE pc_work_attempts (
+  work_id TEXT NOT NULL,
+  attempt_no INTEGER NOT NULL,
+  recovery_generation INTEGER NOT NULL,
+  owner_id TEXT NOT NULL,
+  fence INTEGER NOT NULL,
+  started_at INTEGER NOT NULL,
+  heartbeat_at INTEGER NOT NULL,
+  finished_at INTEGER NULL,
+  outcome TEXT NULL,
+  error_category TEXT NULL,
+  error_code TEXT NULL,
+  trace_id TEXT NULL,
+  span_id TEXT NULL,
+  PRIMARY KEY (work_id, attempt_no),
+  CONSTRAINT ck_pc_work_attempts_positive CHECK (attempt_no > 0 AND fence > 0 AND recovery_generation >= 0),
+  CONSTRAINT ck_pc_work_attempts_outcome CHECK (outcome IS NULL OR outcome IN ('succeeded', 'retry_wait', 'failed', 'cancelled', 'lease_expired_retry', 'lease_expired_failed', 'released', 'conflict')),
+  CONSTRAINT ck_pc_work_attempts_finished CHECK ((finished_at IS NULL) = (outcome IS NULL)),
+  CONSTRAINT ck_pc_work_attempts_error CHECK ((error_category IS NULL) = (error_code IS NULL)),
+  CONSTRAINT ck_pc_work_attempts_trace CHECK ((trace_id IS NULL) = (span_id IS NULL))
+) STRICT

@@ -1,0 +1,1 @@
+CREATE INDEX ix_pc_artifact_processing_intents_dirty ON pc_artifact_processing_intents (binding_name, is_dirty, pending_sequence)

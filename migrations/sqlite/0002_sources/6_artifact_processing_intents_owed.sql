@@ -1,0 +1,1 @@
+CREATE INDEX ix_pc_artifact_processing_intents_owed ON pc_artifact_processing_intents (binding_name, is_owed, pending_sequence)

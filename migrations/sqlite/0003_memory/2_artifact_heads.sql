@@ -1,0 +1,16 @@
+CREATE TABLE pc_artifact_heads (
+  scope_id TEXT NOT NULL,
+  family TEXT NOT NULL,
+  artifact_id TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  searchable_text TEXT NULL,
+  lifecycle_state TEXT NOT NULL DEFAULT 'active',
+  replacement_artifact_id TEXT NULL,
+  governance_generation INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (scope_id, family, artifact_id),
+  CONSTRAINT ck_pc_artifact_heads_revision CHECK (revision > 0),
+  CONSTRAINT ck_pc_artifact_heads_lifecycle CHECK (lifecycle_state IN ('active', 'deprecated', 'retired')),
+  CONSTRAINT ck_pc_artifact_heads_replacement CHECK (replacement_artifact_id IS NULL OR lifecycle_state = 'deprecated'),
+  CONSTRAINT ck_pc_artifact_heads_governance CHECK (governance_generation >= 0),
+  CONSTRAINT fk_pc_artifact_heads_revision FOREIGN KEY (scope_id, family, artifact_id, revision) REFERENCES pc_artifacts (scope_id, family, artifact_id, revision) ON DELETE RESTRICT
+) STRICT
