@@ -1,0 +1,22 @@
+//! Where cargo put the programs of this package.
+//!
+//! Cargo names them in the environment of every test it runs. `powercontext-server` is the same `main` as the shipped
+//! `powercontext`; it is a target of this package because cargo builds and names only a package's own programs.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+/// The server, for tests that start, stop and kill it as a process.
+///
+/// # Errors
+/// When the test was not started by cargo.
+pub fn server() -> anyhow::Result<PathBuf> {
+    named("powercontext-server")
+}
+
+pub(crate) fn named(program: &str) -> anyhow::Result<PathBuf> {
+    let key = format!("CARGO_BIN_EXE_{program}");
+    let path = crate::env(&key).with_context(|| format!("{key} is not set: run the tests with `cargo test`"))?;
+    Ok(PathBuf::from(path))
+}
