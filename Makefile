@@ -1,0 +1,64 @@
+# The one list of commands, for people and for CI. `make` prints it.
+#
+# Build results and downloads live outside the clone, in POWERCONTEXT_CACHE; `make clean` removes the build results.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+export POWERCONTEXT_CACHE ?= $(or $(HOME),/tmp)/.cache/powercontext
+export CARGO_TARGET_DIR ?= $(POWERCONTEXT_CACHE)/target
+# rustup's cargo, where the shell has not been told about it.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# The demonstration's input, and what else to hand to the commands: make test TEST_ARGS='-p powercontext-core'.
+CONVERSATION ?= docs/examples/conversation.jsonl
+RUN_ARGS ?=
+TEST_ARGS ?= --workspace
+
+.PHONY: help
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: ## Build, start one server with the deterministic model, and show capture, flush, Memory and search
+	@tests/support/deps cargo cc
+	@cargo build --package powercontext
+	@"$(CARGO_TARGET_DIR)/debug/powercontext" dev demo --conversation "$(CONVERSATION)" $(RUN_ARGS)
+
+.PHONY: build
+build: ## Build optimised binaries into dist/
+	@tests/support/deps cargo cc
+	@cargo build --release --package powercontext
+	@install -D "$(CARGO_TARGET_DIR)/release/powercontext" dist/powercontext
+	@ls -l dist
+
+.PHONY: test
+test: ## Run every test, on SQLite and on an OceanBase kernel that it starts and stops
+	@tests/support/deps cargo cc python3
+	@tests/support/run-tests $(TEST_ARGS)
+
+.PHONY: lint
+lint: ## Check format, lints, import direction, generated files, licences
+	@tests/support/deps cargo cc
+	cargo fmt --all -- --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo xtask layers
+	cargo xtask gen --check
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; \
+	else echo 'cargo-deny is not installed: licences and advisories (deny.toml) were not checked'; fi
+
+.PHONY: gen
+gen: ## Write the generated files again
+	@tests/support/deps cargo cc
+	cargo xtask gen
+
+.PHONY: bench
+bench: ## Measure throughput and latency (no benchmark exists yet; it says so)
+	@echo 'There is no benchmark yet, and nothing was measured. It comes together with docs/performance.md.'
+
+.PHONY: clean
+clean: ## Remove build results and dist/; downloads stay
+	cargo clean
+	rm -rf dist
