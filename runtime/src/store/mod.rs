@@ -1,3 +1,21 @@
-//! Everything that touches the database: connections, transactions, one module per aggregate.
+//! Everything that touches the database.
+//!
+//! [`Db::tx`] and [`Db::read`] are the only doors. One module per aggregate binds, calls and decodes; its SQL stands in
+//! `oceanbase/` and `sqlite/`, one file per aggregate and dialect, every text named in its first line. No function here
+//! decides a transition: it writes what the core decided and checks how many rows that touched.
 
+mod conn;
+mod db;
+mod error;
+mod locks;
+mod names;
 pub mod search_text;
+mod tx;
+mod url;
+
+pub use conn::{Dialect, Row, Value};
+pub use db::{Db, DbLimits, OpenError};
+pub use error::{Busy, Corrupt, Down, FenceLost, TxError};
+pub use names::TxName;
+pub use tx::{Tx, TxFuture};
+pub use url::{DatabaseUrl, UrlFault};

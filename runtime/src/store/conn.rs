@@ -1,0 +1,359 @@
+//! The driver: one connection, one row and one parameter type over the two engines.
+//!
+//! Aggregates bind and decode once, here in Rust, and differ between engines only in their SQL text (ADR 0007). What the
+//! engines spell differently is decided in this file alone: ids are bytes on OceanBase and text on SQLite (I: byte-exact
+//! ids), times are `DATETIME(6)` there and microseconds here.
+
+use chrono::{DateTime, NaiveDateTime};
+use powercontext_core::time::DbTime;
+use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::pool::PoolConnection;
+use sqlx::query::Query;
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Decode, MySql, Row as _, Sqlite, Type};
+
+use crate::store::error::{Corrupt, TxError};
+
+/// The SQL dialect that a database speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// OceanBase in MySQL mode, 4.3.5 or newer.
+    OceanBase,
+    /// SQLite 3.38 or newer.
+    Sqlite,
+}
+
+/// One parameter of a statement.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// A whole number.
+    Int(Option<i64>),
+    /// An id, key, name or code: bytes on OceanBase, text on SQLite.
+    Id(Option<&'a str>),
+    /// Text that a full-text index reads.
+    Text(Option<&'a str>),
+    /// Bytes.
+    Blob(Option<&'a [u8]>),
+    /// A moment of database time.
+    Time(Option<DbTime>),
+}
+
+impl Value<'_> {
+    /// A count or position. Saturates at `i64::MAX`, which no counter reaches.
+    pub fn count(n: u64) -> Self {
+        Self::Int(Some(i64::try_from(n).unwrap_or(i64::MAX)))
+    }
+}
+
+impl From<i64> for Value<'_> {
+    fn from(n: i64) -> Self {
+        Self::Int(Some(n))
+    }
+}
+
+impl From<u32> for Value<'_> {
+    fn from(n: u32) -> Self {
+        Self::Int(Some(i64::from(n)))
+    }
+}
+
+impl From<u64> for Value<'_> {
+    fn from(n: u64) -> Self {
+        Self::count(n)
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(flag: bool) -> Self {
+        Self::Int(Some(i64::from(flag)))
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(id: &'a str) -> Self {
+        Self::Id(Some(id))
+    }
+}
+
+impl<'a> From<&'a String> for Value<'a> {
+    fn from(id: &'a String) -> Self {
+        Self::Id(Some(id))
+    }
+}
+
+impl<'a> From<Option<&'a str>> for Value<'a> {
+    fn from(id: Option<&'a str>) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl<'a> From<&'a [u8]> for Value<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Blob(Some(bytes))
+    }
+}
+
+impl From<DbTime> for Value<'_> {
+    fn from(time: DbTime) -> Self {
+        Self::Time(Some(time))
+    }
+}
+
+impl From<Option<DbTime>> for Value<'_> {
+    fn from(time: Option<DbTime>) -> Self {
+        Self::Time(time)
+    }
+}
+
+/// Turns a list of expressions into statement parameters: `values![work.as_str(), 3_u32, now]`.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { &[$($crate::store::conn::Value::from($value)),*] };
+}
+pub(crate) use values;
+
+/// A pooled connection of either engine.
+#[derive(Debug)]
+pub(crate) enum Conn {
+    OceanBase(PoolConnection<MySql>),
+    Sqlite(PoolConnection<Sqlite>),
+}
+
+/// One row of an answer; columns are read by name.
+#[derive(Debug)]
+pub enum Row {
+    /// From OceanBase.
+    OceanBase(MySqlRow),
+    /// From SQLite.
+    Sqlite(SqliteRow),
+}
+
+fn naive(time: DbTime) -> NaiveDateTime {
+    DateTime::from_timestamp_micros(time.micros())
+        .unwrap_or(DateTime::UNIX_EPOCH)
+        .naive_utc()
+}
+
+fn bind_mysql<'q>(query: Query<'q, MySql, MySqlArguments>, value: &'q Value<'q>) -> Query<'q, MySql, MySqlArguments> {
+    match value {
+        Value::Int(n) => query.bind(*n),
+        Value::Id(id) => query.bind(id.map(str::as_bytes)),
+        Value::Text(text) => query.bind(*text),
+        Value::Blob(bytes) => query.bind(*bytes),
+        Value::Time(time) => query.bind(time.map(naive)),
+    }
+}
+
+fn bind_sqlite<'q>(
+    query: Query<'q, Sqlite, SqliteArguments>,
+    value: &'q Value<'q>,
+) -> Query<'q, Sqlite, SqliteArguments> {
+    match value {
+        Value::Int(n) => query.bind(*n),
+        Value::Id(text) | Value::Text(text) => query.bind(text.map(str::to_owned)),
+        Value::Blob(bytes) => query.bind(bytes.map(<[u8]>::to_vec)),
+        Value::Time(time) => query.bind(time.map(DbTime::micros)),
+    }
+}
+
+impl Conn {
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Self::OceanBase(_) => Dialect::OceanBase,
+            Self::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+
+    /// Runs a prepared statement and answers the number of rows it touched.
+    pub(crate) async fn execute(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, sqlx::Error> {
+        match self {
+            Self::OceanBase(conn) => {
+                let query = args.iter().fold(sqlx::query(sql), bind_mysql);
+                Ok(query.execute(&mut **conn).await?.rows_affected())
+            }
+            Self::Sqlite(conn) => {
+                let query = args.iter().fold(sqlx::query(sql), bind_sqlite);
+                Ok(query.execute(&mut **conn).await?.rows_affected())
+            }
+        }
+    }
+
+    /// Runs a prepared statement and answers its rows. Every text names its own bound (`LIMIT`, a key, a page).
+    pub(crate) async fn fetch(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<Vec<Row>, sqlx::Error> {
+        match self {
+            Self::OceanBase(conn) => {
+                let query = args.iter().fold(sqlx::query(sql), bind_mysql);
+                Ok(query
+                    .fetch_all(&mut **conn)
+                    .await?
+                    .into_iter()
+                    .map(Row::OceanBase)
+                    .collect())
+            }
+            Self::Sqlite(conn) => {
+                let query = args.iter().fold(sqlx::query(sql), bind_sqlite);
+                Ok(query
+                    .fetch_all(&mut **conn)
+                    .await?
+                    .into_iter()
+                    .map(Row::Sqlite)
+                    .collect())
+            }
+        }
+    }
+
+    /// Sends a text without parameters that cannot or need not be prepared: `BEGIN`, `COMMIT`, `SET`, DDL.
+    pub(crate) async fn raw(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
+        match self {
+            Self::OceanBase(conn) => sqlx::raw_sql(sql).execute(&mut **conn).await.map(|_| ()),
+            Self::Sqlite(conn) => sqlx::raw_sql(sql).execute(&mut **conn).await.map(|_| ()),
+        }
+    }
+
+    /// Closes the connection at once, without a word to the server: what it had open is rolled back there.
+    pub(crate) fn destroy(self) {
+        match self {
+            Self::OceanBase(conn) => drop(conn.detach()),
+            Self::Sqlite(conn) => drop(conn.detach()),
+        }
+    }
+}
+
+fn corrupt(column: &'static str) -> TxError {
+    TxError::Corrupt(Corrupt { what: column })
+}
+
+impl Row {
+    fn get<T>(&self, column: &'static str) -> Result<T, TxError>
+    where
+        T: for<'r> Decode<'r, MySql> + Type<MySql> + for<'r> Decode<'r, Sqlite> + Type<Sqlite>,
+    {
+        match self {
+            Self::OceanBase(row) => row.try_get(column),
+            Self::Sqlite(row) => row.try_get(column),
+        }
+        .map_err(|_| corrupt(column))
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column when it is absent, NULL or of another type.
+    pub fn int(&self, column: &'static str) -> Result<i64, TxError> {
+        self.opt_int(column)?.ok_or_else(|| corrupt(column))
+    }
+
+    /// A whole number or NULL.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn opt_int(&self, column: &'static str) -> Result<Option<i64>, TxError> {
+        self.get(column)
+    }
+
+    /// A number that is never negative.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn count(&self, column: &'static str) -> Result<u64, TxError> {
+        u64::try_from(self.int(column)?).map_err(|_| corrupt(column))
+    }
+
+    /// A number that is never negative, or NULL.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn opt_count(&self, column: &'static str) -> Result<Option<u64>, TxError> {
+        self.opt_int(column)?
+            .map(|n| u64::try_from(n).map_err(|_| corrupt(column)))
+            .transpose()
+    }
+
+    /// A small number that is never negative.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn small(&self, column: &'static str) -> Result<u32, TxError> {
+        u32::try_from(self.int(column)?).map_err(|_| corrupt(column))
+    }
+
+    /// A number with a fraction.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn float(&self, column: &'static str) -> Result<f64, TxError> {
+        self.get::<Option<f64>>(column)?.ok_or_else(|| corrupt(column))
+    }
+
+    /// An id, key, name or code.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn id(&self, column: &'static str) -> Result<String, TxError> {
+        self.opt_id(column)?.ok_or_else(|| corrupt(column))
+    }
+
+    /// An id, key, name or code, or NULL.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn opt_id(&self, column: &'static str) -> Result<Option<String>, TxError> {
+        match self {
+            Self::OceanBase(row) => {
+                let bytes: Option<Vec<u8>> = row.try_get(column).map_err(|_| corrupt(column))?;
+                bytes
+                    .map(|b| String::from_utf8(b).map_err(|_| corrupt(column)))
+                    .transpose()
+            }
+            Self::Sqlite(row) => row.try_get(column).map_err(|_| corrupt(column)),
+        }
+    }
+
+    /// Bytes.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn blob(&self, column: &'static str) -> Result<Vec<u8>, TxError> {
+        self.opt_blob(column)?.ok_or_else(|| corrupt(column))
+    }
+
+    /// Bytes or NULL.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn opt_blob(&self, column: &'static str) -> Result<Option<Vec<u8>>, TxError> {
+        self.get(column)
+    }
+
+    /// A moment of database time.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn time(&self, column: &'static str) -> Result<DbTime, TxError> {
+        self.opt_time(column)?.ok_or_else(|| corrupt(column))
+    }
+
+    /// A moment of database time or NULL.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column.
+    pub fn opt_time(&self, column: &'static str) -> Result<Option<DbTime>, TxError> {
+        match self {
+            Self::OceanBase(row) => {
+                let time: Option<NaiveDateTime> = row.try_get(column).map_err(|_| corrupt(column))?;
+                Ok(time.map(|t| DbTime::from_micros(t.and_utc().timestamp_micros())))
+            }
+            Self::Sqlite(row) => {
+                let micros: Option<i64> = row.try_get(column).map_err(|_| corrupt(column))?;
+                Ok(micros.map(DbTime::from_micros))
+            }
+        }
+    }
+
+    /// Reads a column and lets `parse` judge it.
+    ///
+    /// # Errors
+    /// [`TxError::Corrupt`] naming the column when `parse` refuses the text.
+    pub fn parsed<T, E>(&self, column: &'static str, parse: impl FnOnce(String) -> Result<T, E>) -> Result<T, TxError> {
+        parse(self.id(column)?).map_err(|_| corrupt(column))
+    }
+}

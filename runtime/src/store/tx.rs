@@ -1,0 +1,334 @@
+//! `Db::tx`: the only door to the database (ADR 0004).
+//!
+//! A transaction runs on a task of its own, so a dropped request cannot abandon an open `BEGIN` and take the next
+//! borrower's acknowledged write with it. It has a deadline, after which its future and its connection are destroyed
+//! together. A connection whose transaction ended in any way but a clean commit or rollback is never reused. A commit
+//! whose reply was lost is [`TxError::Unknown`], never a failure.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use powercontext_core::time::DbTime;
+
+use crate::rt;
+use crate::store::conn::{Conn, Dialect, Row, Value};
+use crate::store::db::Db;
+use crate::store::error::{Busy, Down, FenceLost, TxError, classify};
+use crate::store::locks::{LockKind, LockOrder};
+use crate::store::names::TxName;
+
+/// What a transaction's closure returns.
+pub type TxFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, TxError>> + Send + 't>>;
+
+/// How often a busy transaction is run in all.
+const RUNS_MAX: u32 = 5;
+
+/// An open transaction.
+#[derive(Debug)]
+pub struct Tx {
+    conn: Option<Conn>,
+    dialect: Dialect,
+    now: Option<DbTime>,
+    locks: LockOrder,
+    commit_sent: Arc<AtomicBool>,
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        // Still here: neither committed nor rolled back. The connection must not live on in that state.
+        if let Some(conn) = self.conn.take() {
+            conn.destroy();
+        }
+    }
+}
+
+impl Tx {
+    fn conn(&mut self) -> &mut Conn {
+        self.conn
+            .as_mut()
+            .expect("the connection leaves only when the transaction ends")
+    }
+
+    /// The dialect in use.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Database time, read once per transaction.
+    ///
+    /// # Errors
+    /// [`TxError`] when the database does not answer.
+    pub async fn now(&mut self) -> Result<DbTime, TxError> {
+        if let Some(now) = self.now {
+            return Ok(now);
+        }
+        let sql = match self.dialect {
+            Dialect::OceanBase => "-- clock.now\nSELECT UTC_TIMESTAMP(6) AS now",
+            Dialect::Sqlite => "-- clock.now\nSELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now",
+        };
+        let now = self.fetch_one(sql, &[]).await?.time("now")?;
+        self.now = Some(now);
+        Ok(now)
+    }
+
+    /// Notes that the next statement locks a row, and checks the order in debug builds (design, "Lock order").
+    pub(crate) fn locks(&mut self, kind: LockKind, key: &str) {
+        self.locks.take(kind, key);
+    }
+
+    /// Runs a write and answers how many rows it touched.
+    pub(crate) async fn execute(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, TxError> {
+        let dialect = self.dialect;
+        self.conn()
+            .execute(sql, args)
+            .await
+            .map_err(|error| report(dialect, sql, &error))
+    }
+
+    /// Runs a write that must touch exactly one row.
+    pub(crate) async fn execute_one(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<(), TxError> {
+        let touched = self.execute(sql, args).await?;
+        if touched == 1 {
+            Ok(())
+        } else {
+            Err(TxError::Rows {
+                statement: statement_name(sql),
+                expected: 1,
+                touched,
+            })
+        }
+    }
+
+    /// Runs a read.
+    pub(crate) async fn fetch(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<Vec<Row>, TxError> {
+        let dialect = self.dialect;
+        self.conn()
+            .fetch(sql, args)
+            .await
+            .map_err(|error| report(dialect, sql, &error))
+    }
+
+    /// Runs a read that answers at most one row.
+    pub(crate) async fn fetch_opt(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<Option<Row>, TxError> {
+        Ok(self.fetch(sql, args).await?.into_iter().next())
+    }
+
+    /// Runs a read that answers one row.
+    pub(crate) async fn fetch_one(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<Row, TxError> {
+        let missing = TxError::Rows {
+            statement: statement_name(sql),
+            expected: 1,
+            touched: 0,
+        };
+        self.fetch_opt(sql, args).await?.ok_or(missing)
+    }
+
+    /// Runs a text without parameters outside the prepared path (migrations only).
+    pub(crate) async fn raw(&mut self, sql: &'static str) -> Result<(), TxError> {
+        let dialect = self.dialect;
+        self.conn().raw(sql).await.map_err(|error| report(dialect, sql, &error))
+    }
+
+    async fn commit(&mut self) -> Result<(), TxError> {
+        self.commit_sent.store(true, Ordering::Release);
+        let dialect = self.dialect;
+        match self.conn().raw("COMMIT").await {
+            Ok(()) => {
+                self.conn = None;
+                Ok(())
+            }
+            // SQLite answers in this process: an error of COMMIT means that nothing was committed.
+            Err(error) if dialect == Dialect::Sqlite => Err(report(dialect, "-- tx.commit", &error)),
+            Err(_) => Err(TxError::Unknown),
+        }
+    }
+
+    async fn rollback(&mut self) {
+        if self.conn().raw("ROLLBACK").await.is_ok() {
+            self.conn = None;
+        }
+    }
+}
+
+/// The name in a statement's first line.
+fn statement_name(sql: &'static str) -> &'static str {
+    sql.lines()
+        .next()
+        .map_or("unnamed", |line| line.trim_start_matches("-- "))
+}
+
+/// Classifies a driver's error; one that this code does not expect is logged with the statement's name, never its text.
+fn report(dialect: Dialect, sql: &'static str, error: &sqlx::Error) -> TxError {
+    let classified = classify(dialect, error);
+    if matches!(classified, TxError::Down(Down::Other(_)) | TxError::Corrupt(_)) {
+        tracing::warn!(statement = statement_name(sql), error = %classified, "a statement was refused by the database");
+    }
+    classified
+}
+
+/// Whether a run of a closure may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Write,
+    Read,
+}
+
+impl Db {
+    /// Runs a transaction that may write. The closure may run more than once and must only touch the transaction.
+    ///
+    /// # Errors
+    /// [`TxError`]; everything but [`TxError::Unknown`] means that nothing was written.
+    pub async fn tx<T, F>(&self, name: TxName, f: F) -> Result<T, TxError>
+    where
+        T: Send + 'static,
+        F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
+    {
+        self.detached(name, Mode::Write, f).await
+    }
+
+    /// Runs reads. They see committed rows, on SQLite one snapshot of them.
+    ///
+    /// # Errors
+    /// [`TxError`], never `Unknown`.
+    pub async fn read<T, F>(&self, name: TxName, f: F) -> Result<T, TxError>
+    where
+        T: Send + 'static,
+        F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
+    {
+        self.detached(name, Mode::Read, f).await
+    }
+
+    async fn detached<T, F>(&self, name: TxName, mode: Mode, f: F) -> Result<T, TxError>
+    where
+        T: Send + 'static,
+        F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
+    {
+        let db = self.clone();
+        let task = rt::spawn(async move { db.run(name, mode, &f).await });
+        match task.await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(TxError::Down(Down::Connection)),
+        }
+    }
+
+    async fn run<T, F>(&self, name: TxName, mode: Mode, f: &F) -> Result<T, TxError>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync,
+    {
+        let mut runs = 1;
+        loop {
+            let result = self.run_once(name, mode, f).await;
+            match &result {
+                Err(error) if error.is_retryable() && runs < RUNS_MAX => {
+                    tracing::debug!(tx = name.label(), run = runs, error = %error, "a busy transaction is run again");
+                    rt::sleep(Duration::from_millis(u64::from(rt::random() % (10 << runs)))).await;
+                    runs += 1;
+                }
+                _ => return result,
+            }
+        }
+    }
+
+    async fn run_once<T, F>(&self, name: TxName, mode: Mode, f: &F) -> Result<T, TxError>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync,
+    {
+        let commit_sent = Arc::new(AtomicBool::new(false));
+        let work = self.within_transaction(name, mode, f, Arc::clone(&commit_sent));
+        match rt::within(self.limits().deadline(), work).await {
+            Ok(result) => result,
+            // The future is gone, and with it the connection (`Drop for Tx`).
+            Err(rt::Elapsed) if commit_sent.load(Ordering::Acquire) && self.dialect() == Dialect::OceanBase => {
+                Err(TxError::Unknown)
+            }
+            Err(rt::Elapsed) => Err(TxError::Down(Down::Deadline)),
+        }
+    }
+
+    async fn within_transaction<T, F>(
+        &self,
+        name: TxName,
+        mode: Mode,
+        f: &F,
+        commit_sent: Arc<AtomicBool>,
+    ) -> Result<T, TxError>
+    where
+        F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync,
+    {
+        let dialect = self.dialect();
+        let conn = match mode {
+            Mode::Write => self.acquire_writer().await?,
+            Mode::Read => self.acquire_reader().await?,
+        };
+        let mut tx = Tx {
+            conn: Some(conn),
+            dialect,
+            now: None,
+            locks: LockOrder::default(),
+            commit_sent,
+        };
+        tx.raw(begin(dialect, mode)).await?;
+        let result = match self.check_term(&mut tx, mode).await {
+            Ok(()) => f(&mut tx).await,
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(value) => {
+                fail_point(name, ".before_commit");
+                tx.commit().await?;
+                fail_point(name, ".after_commit");
+                Ok(value)
+            }
+            Err(error) => {
+                tx.rollback().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// On SQLite every write proves that this process still owns the file.
+    async fn check_term(&self, tx: &mut Tx, mode: Mode) -> Result<(), TxError> {
+        let (Some(term), Mode::Write) = (self.term(), mode) else {
+            return Ok(());
+        };
+        let sql = "-- leases.term\nSELECT fence FROM pc_scheduler_leases WHERE lease_name = 'single-node-runtime'";
+        let stored = tx.fetch_opt(sql, &[]).await?.map(|row| row.int("fence")).transpose()?;
+        if stored == Some(term.to_row()) {
+            Ok(())
+        } else {
+            Err(TxError::Fenced(FenceLost::Term))
+        }
+    }
+}
+
+fn begin(dialect: Dialect, mode: Mode) -> &'static str {
+    match (dialect, mode) {
+        (Dialect::OceanBase, _) => "START TRANSACTION",
+        // Taken at once: a deferred transaction that upgrades late fails with a stale snapshot instead of waiting.
+        (Dialect::Sqlite, Mode::Write) => "BEGIN IMMEDIATE",
+        (Dialect::Sqlite, Mode::Read) => "BEGIN",
+    }
+}
+
+/// A named point at which a crash test stops the process; nothing in shipped builds.
+#[cfg_attr(
+    not(feature = "failpoints"),
+    expect(unused_variables, reason = "the point exists only in test builds")
+)]
+fn fail_point(name: TxName, point: &str) {
+    #[cfg(feature = "failpoints")]
+    fail::fail_point!(&format!("{}{point}", name.label()));
+}
+
+/// Turns "all connections busy" of the pool into its own error.
+pub(crate) fn acquire_error(dialect: Dialect, error: &sqlx::Error) -> TxError {
+    match classify(dialect, error) {
+        TxError::Down(Down::Other(_)) => TxError::Down(Down::Connection),
+        TxError::Constraint | TxError::Corrupt(_) => TxError::Busy(Busy::Pool),
+        other => other,
+    }
+}
