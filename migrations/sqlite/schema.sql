@@ -258,10 +258,9 @@ CREATE TABLE pc_memory_entry_versions (
   entry_content_hash TEXT NOT NULL,
   created_in_revision INTEGER NOT NULL,
   PRIMARY KEY (scope_id, memory_artifact_id, entry_version_id),
-  CONSTRAINT uq_pc_memory_entry_versions_entry UNIQUE (scope_id, memory_artifact_id, entry_id, version),
   CONSTRAINT uq_pc_memory_entry_versions_scope_version UNIQUE (scope_id, entry_version_id),
   CONSTRAINT ck_pc_memory_entry_versions_version CHECK (version > 0),
-  CONSTRAINT ck_pc_memory_entry_versions_previous CHECK ((previous_version_id IS NULL) = (version = 1)),
+  CONSTRAINT ck_pc_memory_entry_versions_previous CHECK (previous_version_id IS NOT NULL OR version = 1),
   CONSTRAINT fk_pc_memory_entry_versions_revision FOREIGN KEY (scope_id, family, memory_artifact_id, created_in_revision) REFERENCES pc_artifacts (scope_id, family, artifact_id, revision) ON DELETE RESTRICT
 ) STRICT;
 
