@@ -1,2 +1,60 @@
-//! Checks and generators of this repository.
-fn main() {}
+//! Checks and generators of this repository: `cargo xtask layers`, `cargo xtask gen [--check]`.
+//!
+//! They look at the files only, never at a running system, so that they take a moment and need nothing installed.
+//! A check prints every fault it finds with its place, then fails.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+mod files;
+mod generate;
+mod layers;
+mod scan;
+mod size;
+
+const HELP: &str = "\
+usage: cargo xtask <command>
+
+  layers         fail on an import against the direction of docs/architecture.md, and on a file that is too long
+  gen            write the generated files
+  gen --check    fail when a generated file differs from what gen would write";
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let root = root()?;
+    let faults = match words.as_slice() {
+        ["layers"] => {
+            let mut faults = layers::faults(&root)?;
+            faults.extend(size::faults(&root)?);
+            faults
+        }
+        ["gen"] => {
+            generate::write(&root)?;
+            Vec::new()
+        }
+        ["gen", "--check"] => generate::faults(&root)?,
+        _ => {
+            println!("{HELP}");
+            let asked = matches!(words.as_slice(), ["help" | "--help" | "-h"]);
+            return Ok(if asked { ExitCode::SUCCESS } else { ExitCode::from(2) });
+        }
+    };
+    for fault in &faults {
+        eprintln!("{fault}");
+    }
+    Ok(if faults.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The repository, two folders above this package.
+fn root() -> anyhow::Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.ancestors().nth(2).context("xtask does not lie in tests/xtask")?;
+    Ok(root.to_owned())
+}
