@@ -4,14 +4,23 @@
 //! `oceanbase/` and `sqlite/`, one file per aggregate and dialect, every text named in its first line. No function here
 //! decides a transition: it writes what the core decided and checks how many rows that touched.
 
+pub mod attempts;
 mod conn;
 mod db;
 mod error;
+pub mod intents;
+pub mod keys;
+pub mod lanes;
+pub mod leases;
 mod locks;
 mod names;
+mod oceanbase;
 pub mod search_text;
+pub mod sql;
+mod sqlite;
 mod tx;
 mod url;
+pub mod works;
 
 pub use conn::{Dialect, Row, Value};
 pub use db::{Db, DbLimits, OpenError};

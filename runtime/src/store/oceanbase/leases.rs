@@ -1,0 +1,25 @@
+//! OceanBase texts of named leases.
+
+use crate::store::leases::LeasesSql;
+
+pub(crate) const SQL: LeasesSql = LeasesSql {
+    lock: "-- leases.lock
+SELECT owner_id, fence, lease_expires_at FROM pc_scheduler_leases WHERE lease_name = ?
+FOR UPDATE",
+    create: "-- leases.create
+INSERT INTO pc_scheduler_leases (lease_name, owner_id, fence, lease_expires_at, updated_at)
+VALUES (?, NULL, 0, NULL, ?)
+ON DUPLICATE KEY UPDATE lease_name = lease_name",
+    take: "-- leases.take
+UPDATE pc_scheduler_leases
+SET owner_id = ?, fence = ?, lease_expires_at = ?, updated_at = ?
+WHERE lease_name = ?",
+    renew: "-- leases.renew
+UPDATE pc_scheduler_leases
+SET lease_expires_at = ?, updated_at = ?
+WHERE lease_name = ? AND owner_id = ? AND fence = ? AND lease_expires_at > UTC_TIMESTAMP(6)",
+    release: "-- leases.release
+UPDATE pc_scheduler_leases
+SET owner_id = NULL, lease_expires_at = ?, updated_at = ?
+WHERE lease_name = ? AND owner_id = ? AND fence = ?",
+};

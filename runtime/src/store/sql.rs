@@ -1,0 +1,42 @@
+//! Statements as data: one struct per aggregate, one value of it per dialect, so that neither dialect can miss one and a
+//! test can prepare them all.
+
+use crate::store::conn::Dialect;
+
+/// Declares an aggregate's statements and how to find a dialect's texts.
+macro_rules! statements {
+    ($(#[$doc:meta])* $name:ident, $module:ident { $($field:ident),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(crate) struct $name {
+            $(pub(crate) $field: &'static str),*
+        }
+
+        impl $name {
+            /// The texts of a dialect.
+            pub(crate) fn of(dialect: $crate::store::conn::Dialect) -> &'static Self {
+                match dialect {
+                    $crate::store::conn::Dialect::OceanBase => &$crate::store::oceanbase::$module::SQL,
+                    $crate::store::conn::Dialect::Sqlite => &$crate::store::sqlite::$module::SQL,
+                }
+            }
+
+            /// Every text, for the test that prepares them.
+            pub(crate) fn all(&self) -> Vec<&'static str> {
+                vec![$(self.$field),*]
+            }
+        }
+    };
+}
+pub(crate) use statements;
+
+/// Every statement of a dialect that runs against the migrated schema.
+pub fn all(dialect: Dialect) -> Vec<&'static str> {
+    let mut texts = super::lanes::LanesSql::of(dialect).all();
+    texts.extend(super::works::WorksSql::of(dialect).all());
+    texts.extend(super::keys::KeysSql::of(dialect).all());
+    texts.extend(super::attempts::AttemptsSql::of(dialect).all());
+    texts.extend(super::intents::IntentsSql::of(dialect).all());
+    texts.extend(super::leases::LeasesSql::of(dialect).all());
+    texts
+}

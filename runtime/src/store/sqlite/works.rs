@@ -1,0 +1,108 @@
+//! SQLite texts of work items.
+
+use crate::store::works::WorksSql;
+
+pub(crate) const SQL: WorksSql = WorksSql {
+    get: "-- works.get
+SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
+       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
+       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
+       created_at, updated_at, completed_at
+FROM pc_work_items
+WHERE work_id = ?",
+    lock: "-- works.lock
+SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
+       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
+       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
+       created_at, updated_at, completed_at
+FROM pc_work_items
+WHERE work_id = ?",
+    lane_live: "-- works.lane_live
+SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
+       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
+       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
+       created_at, updated_at, completed_at
+FROM pc_work_items
+WHERE lane_key = ? AND lane_sequence >= ? AND status NOT IN ('succeeded', 'cancelled')
+ORDER BY lane_sequence
+LIMIT 4",
+    insert: "-- works.insert
+INSERT INTO pc_work_items (work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status,
+                           available_at, ready_at, max_attempts, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?)",
+    save: "-- works.save
+UPDATE pc_work_items
+SET status = ?, available_at = ?, ready_at = ?, lease_owner = ?, lease_fence = ?, lease_expires_at = ?, attempt_count = ?,
+    generation_attempt_count = ?, recovery_generation = ?, conflict_streak = ?, cancel_requested = ?,
+    claimed_request_generation = ?, claimed_dirty = ?, result_code = ?, result_payload = ?, error_category = ?,
+    error_code = ?, state_version = ?, updated_at = ?, completed_at = ?
+WHERE work_id = ? AND state_version = ?",
+    save_fenced: "-- works.save_fenced
+UPDATE pc_work_items
+SET status = ?, available_at = ?, ready_at = ?, lease_owner = ?, lease_fence = ?, lease_expires_at = ?, attempt_count = ?,
+    generation_attempt_count = ?, recovery_generation = ?, conflict_streak = ?, cancel_requested = ?,
+    claimed_request_generation = ?, claimed_dirty = ?, result_code = ?, result_payload = ?, error_category = ?,
+    error_code = ?, state_version = ?, updated_at = ?, completed_at = ?
+WHERE work_id = ? AND state_version = ?
+  AND lease_owner = ? AND lease_fence = ? AND (lease_expires_at IS NULL OR lease_expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))",
+    ready: "-- works.ready
+SELECT work_id, lane_key
+FROM pc_work_items
+WHERE kind = ? AND payload_version = ? AND ready_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+ORDER BY ready_at
+LIMIT ?",
+    expired: "-- works.expired
+SELECT work_id, lane_key
+FROM pc_work_items
+WHERE status IN ('running', 'cancelling')
+  AND (lease_expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) OR (lease_expires_at IS NULL AND lease_owner <> ?))
+LIMIT ?",
+    owned: "-- works.owned
+SELECT work_id, lane_key
+FROM pc_work_items
+WHERE status IN ('running', 'cancelling') AND lease_owner = ?
+LIMIT ?",
+    beat_lock: "-- works.beat_lock
+SELECT status FROM pc_work_items WHERE work_id = ?",
+    beat: "-- works.beat
+UPDATE pc_work_items
+SET lease_expires_at = ?
+WHERE work_id = ? AND lease_owner = ? AND lease_fence = ? AND status IN ('running', 'cancelling')
+  AND lease_expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+    page: "-- works.page
+SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
+       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
+       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
+       created_at, updated_at, completed_at
+FROM pc_work_items
+WHERE kind IN (?, ?) AND (? IS NULL OR status = ?)
+  AND (created_at < ? OR (created_at = ? AND work_id < ?))
+ORDER BY created_at DESC, work_id DESC
+LIMIT ?",
+    page_scope: "-- works.page_scope
+SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
+       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
+       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
+       created_at, updated_at, completed_at
+FROM pc_work_items
+WHERE scope_id = ? AND kind IN (?, ?) AND (? IS NULL OR status = ?)
+  AND (created_at < ? OR (created_at = ? AND work_id < ?))
+ORDER BY created_at DESC, work_id DESC
+LIMIT ?",
+    by_ids: "-- works.by_ids
+SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
+       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
+       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
+       created_at, updated_at, completed_at
+FROM pc_work_items
+WHERE work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    depths: "-- works.depths
+SELECT kind, status, COUNT(*) AS items, MIN(created_at) AS oldest
+FROM pc_work_items
+WHERE status IN ('queued', 'running', 'retry_wait', 'cancelling', 'failed')
+GROUP BY kind, status",
+    next_due: "-- works.next_due
+SELECT MIN(ready_at) AS due
+FROM pc_work_items
+WHERE kind = ? AND payload_version = ?",
+};
