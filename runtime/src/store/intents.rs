@@ -1,4 +1,4 @@
-//! Rows of `pc_artifact_processing_intents`: what is pending and what is owed, per binding and scope (I13). Locked last
+//! Rows of `pc_artifact_processing_intents`: what is pending and what is owed, per binding and scope (I12). Locked last
 //! but for leases, so they are held for one round trip.
 
 use powercontext_core::ids::{BindingName, ScopeId};

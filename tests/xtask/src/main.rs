@@ -21,34 +21,43 @@ usage: cargo xtask <command>
   gen            write the generated files
   gen --check    fail when a generated file differs from what gen would write";
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(Some(faults)) => {
+            for fault in &faults {
+                eprintln!("{fault}");
+            }
+            ExitCode::from(u8::from(!faults.is_empty()))
+        }
+        Ok(None) => {
+            println!("{HELP}");
+            let asked = matches!(words.as_slice(), ["help" | "--help" | "-h"]);
+            ExitCode::from(if asked { 0 } else { 2 })
+        }
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The faults that the command found; `None` for a command that there is not.
+fn run(words: &[&str]) -> anyhow::Result<Option<Vec<String>>> {
     let root = root()?;
-    let faults = match words.as_slice() {
+    Ok(match words {
         ["layers"] => {
             let mut faults = layers::faults(&root)?;
             faults.extend(size::faults(&root)?);
-            faults
+            Some(faults)
         }
         ["gen"] => {
             generate::write(&root)?;
-            Vec::new()
+            Some(Vec::new())
         }
-        ["gen", "--check"] => generate::faults(&root)?,
-        _ => {
-            println!("{HELP}");
-            let asked = matches!(words.as_slice(), ["help" | "--help" | "-h"]);
-            return Ok(if asked { ExitCode::SUCCESS } else { ExitCode::from(2) });
-        }
-    };
-    for fault in &faults {
-        eprintln!("{fault}");
-    }
-    Ok(if faults.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+        ["gen", "--check"] => Some(generate::faults(&root)?),
+        _ => None,
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `dirty`/`clean` say whether there may be unread input; `requested`/`handled` whether an accepted invocation is
 //! still owed. The types make a mix-up impossible, and each right-hand side can only grow through a proof: a
-//! [`LaneEmptied`] token for `handled`, a [`HeadReached`] token for `clean` (I13; design, "Acknowledging").
+//! [`LaneEmptied`] token for `handled`, a [`HeadReached`] token for `clean` (I12; design, "Acknowledging").
 
 use crate::refs::Position;
 use crate::work::lane::LaneEmptied;
