@@ -4,8 +4,10 @@
 //! `oceanbase/` and `sqlite/`, one file per aggregate and dialect, every text named in its first line. No function here
 //! decides a transition: it writes what the core decided and checks how many rows that touched.
 
+pub mod artifacts;
 pub mod attempts;
 mod conn;
+pub mod cursors;
 mod db;
 mod error;
 pub mod intents;
@@ -13,9 +15,11 @@ pub mod keys;
 pub mod lanes;
 pub mod leases;
 mod locks;
+pub mod memory_entries;
 mod names;
 mod oceanbase;
 pub mod search_text;
+pub mod sources;
 pub mod sql;
 mod sqlite;
 mod tx;

@@ -38,5 +38,9 @@ pub fn all(dialect: Dialect) -> Vec<&'static str> {
     texts.extend(super::attempts::AttemptsSql::of(dialect).all());
     texts.extend(super::intents::IntentsSql::of(dialect).all());
     texts.extend(super::leases::LeasesSql::of(dialect).all());
+    texts.extend(super::sources::SourcesSql::of(dialect).all());
+    texts.extend(super::cursors::CursorsSql::of(dialect).all());
+    texts.extend(super::artifacts::ArtifactsSql::of(dialect).all());
+    texts.extend(super::memory_entries::MemoryEntriesSql::of(dialect).all());
     texts
 }

@@ -1,8 +1,12 @@
 //! OceanBase texts, one file per aggregate.
 
+pub(crate) mod artifacts;
 pub(crate) mod attempts;
+pub(crate) mod cursors;
 pub(crate) mod intents;
 pub(crate) mod keys;
 pub(crate) mod lanes;
 pub(crate) mod leases;
+pub(crate) mod memory_entries;
+pub(crate) mod sources;
 pub(crate) mod works;
