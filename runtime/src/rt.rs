@@ -71,6 +71,11 @@ pub fn work_id() -> WorkId {
     WorkId::new(Uuid::now_v7())
 }
 
+/// A number for an id that a planner makes: 128 bits, 122 of them random.
+pub fn random_bits() -> u128 {
+    Uuid::new_v4().as_u128()
+}
+
 /// 32 random hex digits, for names that only have to be unique.
 pub fn hex_id() -> String {
     Uuid::new_v4().simple().to_string()

@@ -1,1 +1,3 @@
 //! Tools for trying the server: the deterministic model and the demonstration.
+
+pub mod model;
