@@ -23,6 +23,18 @@ use crate::store::names::TxName;
 /// What a transaction's closure returns.
 pub type TxFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, TxError>> + Send + 't>>;
 
+/// A transaction's body as a plain function of the transaction and its input.
+pub type Body<I, T> = for<'a> fn(&'a mut Tx, &'a I) -> TxFuture<'a, T>;
+
+fn shared<'t, I, T>(tx: &'t mut Tx, input: &Arc<I>, f: Body<I, T>) -> TxFuture<'t, T>
+where
+    I: Send + Sync + 'static,
+    T: 'static,
+{
+    let input = Arc::clone(input);
+    Box::pin(async move { f(tx, &input).await })
+}
+
 /// How often a busy transaction is run in all.
 const RUNS_MAX: u32 = 5;
 
@@ -199,6 +211,32 @@ impl Db {
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
     {
         self.detached(name, Mode::Read, f).await
+    }
+
+    /// [`Db::tx`] for a function of the transaction and an input that every run shares.
+    ///
+    /// # Errors
+    /// As [`Db::tx`].
+    pub async fn tx_with<I, T>(&self, name: TxName, input: &Arc<I>, f: Body<I, T>) -> Result<T, TxError>
+    where
+        I: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let input = Arc::clone(input);
+        self.tx(name, move |tx| shared(tx, &input, f)).await
+    }
+
+    /// [`Db::read`] for a function of the transaction and an input that every run shares.
+    ///
+    /// # Errors
+    /// As [`Db::read`].
+    pub async fn read_with<I, T>(&self, name: TxName, input: &Arc<I>, f: Body<I, T>) -> Result<T, TxError>
+    where
+        I: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let input = Arc::clone(input);
+        self.read(name, move |tx| shared(tx, &input, f)).await
     }
 
     async fn detached<T, F>(&self, name: TxName, mode: Mode, f: F) -> Result<T, TxError>

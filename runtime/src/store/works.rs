@@ -21,7 +21,7 @@ use crate::store::tx::Tx;
 statements! {
     /// Texts of this aggregate.
     WorksSql, works {
-        get, lock, lane_live, insert, save, save_fenced, ready, expired, owned, beat_lock, beat, page, page_scope, by_ids, depths, next_due,
+        get, lock, lane_live, insert, save, save_fenced, ready, expired, owned, beat_lock, beat, page, page_scope, by_ids, depths, next_due, promote, unsupported,
     }
 }
 
@@ -511,6 +511,27 @@ pub async fn depths(tx: &mut Tx) -> Result<Vec<Depth>, TxError> {
             })
         })
         .collect()
+}
+
+/// Makes the item that became head of its lane claimable.
+///
+/// # Errors
+/// [`TxError::Rows`] when it does not wait.
+pub async fn promote(tx: &mut Tx, id: WorkId) -> Result<(), TxError> {
+    let sql = WorksSql::of(tx.dialect());
+    tx.execute_one(sql.promote, values![&id.to_string()]).await
+}
+
+/// Whether a lane head of this kind waits with a payload version that this build does not read.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn has_unsupported(tx: &mut Tx, kind: &WorkKind, version: u32) -> Result<bool, TxError> {
+    let sql = WorksSql::of(tx.dialect());
+    Ok(tx
+        .fetch_opt(sql.unsupported, values![kind.as_str(), version])
+        .await?
+        .is_some())
 }
 
 /// When the next waiting lane head of a kind becomes due, due ones included.

@@ -104,6 +104,15 @@ SELECT kind, status, COUNT(*) AS items, MIN(created_at) AS oldest
 FROM pc_work_items
 WHERE status IN ('queued', 'running', 'retry_wait', 'cancelling', 'failed')
 GROUP BY kind, status",
+    promote: "-- works.promote
+UPDATE pc_work_items
+SET ready_at = available_at
+WHERE work_id = ? AND status IN ('queued', 'retry_wait') AND ready_at IS NULL",
+    unsupported: "-- works.unsupported
+SELECT work_id
+FROM pc_work_items
+WHERE kind = ? AND ready_at IS NOT NULL AND payload_version <> ?
+LIMIT 1",
     next_due: "-- works.next_due
 SELECT MIN(ready_at) AS due
 FROM pc_work_items

@@ -1,0 +1,273 @@
+//! Claiming: candidates without locks, then lanes by primary key with skip-locked, then guarded writes.
+//!
+//! A lane that somebody else holds costs nothing, so one locked lane never slows the others. `requested` and `dirty` are
+//! read here, unlocked and before any input of the run (design, "Joining": D).
+
+use std::sync::Arc;
+
+use powercontext_core::ids::{MemberId, ScopeId, WorkId, WorkKind};
+use powercontext_core::lease::Held;
+use powercontext_core::supervise::intent::Dirty;
+use powercontext_core::time::{DbTime, Span};
+use powercontext_core::work::{AttemptNo, Event, WorkState, step};
+
+use crate::ledger::kinds::KindSpec;
+use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
+use crate::ledger::{LeaseTerm, Ledger};
+use crate::rt;
+use crate::store::error::corrupt;
+use crate::store::works::{Beat, Candidate, WorkRow};
+use crate::store::{Tx, TxError, TxName, intents, works};
+
+/// Most items of one claim.
+pub const CLAIM_MAX: u32 = 64;
+/// Candidates read for each item wanted; the surplus replaces those whose lanes are locked.
+const OVERFETCH: u32 = 4;
+/// Items that one process may hold and look for when it adopts.
+const OWNED_MAX: u32 = 512;
+
+/// A claimed item: what its run needs to know.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// The lease.
+    pub held: Held<WorkId>,
+    /// Its kind.
+    pub kind: WorkKind,
+    /// Where it works.
+    pub scope: ScopeId,
+    /// Its payload, as stored.
+    pub payload: Vec<u8>,
+    /// The attempt.
+    pub attempt: AttemptNo,
+    /// Attempts of this recovery generation, this one included.
+    pub budget_used: u32,
+    /// `dirty` at the claim.
+    pub dirty: Dirty,
+    /// When the item was enqueued.
+    pub created_at: DbTime,
+    /// When it was claimed.
+    pub claimed_at: DbTime,
+}
+
+/// What to claim.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Kinds that this process can take now, each with how many of it.
+    pub kinds: Vec<(WorkKind, u32)>,
+}
+
+struct Input {
+    me: MemberId,
+    lease: LeaseTerm,
+    wanted: Vec<(KindSpec, u32)>,
+}
+
+impl Ledger {
+    /// Claims due work. A lane that somebody holds is passed over.
+    ///
+    /// # Errors
+    /// [`TxError`]; after `Unknown` the items may be ours: [`Ledger::adopt`] finds them.
+    pub async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, TxError> {
+        let spec_of = |(kind, limit): &(WorkKind, u32)| Some((self.kinds().get(kind)?.clone(), (*limit).min(CLAIM_MAX)));
+        let wanted: Vec<_> = claim.kinds.iter().filter_map(spec_of).filter(|(_, limit)| *limit > 0).collect();
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let input = Arc::new(Input { me: self.me().clone(), lease: self.0.lease, wanted });
+        let claimed = self
+            .db()
+            .tx_with(TxName::Claim, &input, |tx, input| Box::pin(claim_in(tx, input)))
+            .await?;
+        if !claimed.is_empty() {
+            self.signals().changed.notify_waiters();
+        }
+        Ok(claimed)
+    }
+
+    /// Finds items that this process holds but does not run: a claim's reply was lost. A cancelling one ends cancelled.
+    /// `running` are the items that it does run.
+    ///
+    /// # Errors
+    /// [`TxError`].
+    pub async fn adopt(&self, running: Vec<WorkId>) -> Result<Vec<Claimed>, TxError> {
+        let input = Arc::new((self.clone(), running));
+        self.db()
+            .tx_with(TxName::Claim, &input, |tx, (ledger, running)| {
+                Box::pin(adopt_in(tx, ledger, running))
+            })
+            .await
+    }
+
+    /// Renews the leases of running items, never waiting for a lock. Nothing to do for leases without a time.
+    ///
+    /// # Errors
+    /// [`TxError`].
+    pub async fn heartbeat(&self, held: Vec<Held<WorkId>>) -> Result<Vec<(WorkId, Beat)>, TxError> {
+        let input = Arc::new((held, self.0.lease));
+        self.db()
+            .tx_with(TxName::Heartbeat, &input, |tx, (held, lease)| {
+                Box::pin(heartbeat_in(tx, held, *lease))
+            })
+            .await
+    }
+
+    /// When the next waiting item of these kinds is due, to sleep until then.
+    ///
+    /// # Errors
+    /// [`TxError`].
+    pub async fn next_due(&self) -> Result<Option<Span>, TxError> {
+        self.db()
+            .read_with(TxName::Claim, &self.specs(), |tx, specs| {
+                Box::pin(next_due_in(tx, specs))
+            })
+            .await
+    }
+
+    fn specs(&self) -> Arc<Vec<KindSpec>> {
+        Arc::new(self.kinds().iter().cloned().collect())
+    }
+
+    /// Whether a lane head waits whose payload this build cannot read.
+    ///
+    /// # Errors
+    /// [`TxError`].
+    pub async fn has_unsupported(&self) -> Result<bool, TxError> {
+        self.db()
+            .read_with(TxName::Ping, &self.specs(), |tx, specs| {
+                Box::pin(has_unsupported_in(tx, specs))
+            })
+            .await
+    }
+}
+
+async fn next_due_in(tx: &mut Tx, specs: &[KindSpec]) -> Result<Option<Span>, TxError> {
+    let now = tx.now().await?;
+    let mut next: Option<DbTime> = None;
+    for spec in specs {
+        let due = works::next_due(tx, &spec.kind, spec.payload_version).await?;
+        next = next.into_iter().chain(due).min();
+    }
+    Ok(next.map(|due| due.since(now)))
+}
+
+async fn has_unsupported_in(tx: &mut Tx, specs: &[KindSpec]) -> Result<bool, TxError> {
+    for spec in specs {
+        if works::has_unsupported(tx, &spec.kind, spec.payload_version).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn claim_in(tx: &mut Tx, input: &Input) -> Result<Vec<Claimed>, TxError> {
+    let mut candidates: Vec<(Candidate, usize)> = Vec::new();
+    for (index, (spec, limit)) in input.wanted.iter().enumerate() {
+        let mut found = works::ready(tx, &spec.kind, spec.payload_version, limit * OVERFETCH).await?;
+        // Workers that read the same page start at different places of it, or they would all meet at the same lanes. Twice
+        // as many as wanted stay: the surplus replaces those that somebody else has.
+        let start = rt::random() as usize % found.len().max(1);
+        found.rotate_left(start);
+        found.truncate(*limit as usize * 2);
+        candidates.extend(found.into_iter().map(|candidate| (candidate, index)));
+    }
+    candidates.sort_by(|a, b| a.0.lane.cmp(&b.0.lane));
+    candidates.dedup_by(|a, b| a.0.lane == b.0.lane);
+
+    let mut claimed = Vec::new();
+    let mut left: Vec<u32> = input.wanted.iter().map(|(_, limit)| *limit).collect();
+    for (candidate, index) in candidates {
+        if left[index] == 0 || claimed.len() >= CLAIM_MAX as usize {
+            continue;
+        }
+        let Some(lane) = LockedLane::try_lock(tx, &candidate.lane).await? else { continue };
+        let Some(row) = lane.row(candidate.id).filter(|row| lane.view.lane().head == Some(row.seq)) else { continue };
+        if let Some(taken) = take(tx, input, &input.wanted[index].0, &lane, row).await? {
+            left[index] -= 1;
+            claimed.push(taken);
+        }
+    }
+    Ok(claimed)
+}
+
+async fn take(
+    tx: &mut Tx,
+    input: &Input,
+    spec: &KindSpec,
+    lane: &LockedLane,
+    row: &WorkRow,
+) -> Result<Option<Claimed>, TxError> {
+    let now = tx.now().await?;
+    let intent = intents::get(tx, &spec.binding, &row.scope).await?;
+    let event = Event::Claim {
+        by: &input.me,
+        expiry: input.lease.from(now),
+        requested: intent.requested(),
+        dirty: intent.dirty(),
+    };
+    // Somebody was faster, or the item waits longer now: not ours, and no error.
+    let Ok(step) = step(&row.item, &event, now, &input.me) else {
+        return Ok(None);
+    };
+    write_step(tx, lane, row, &step, Guard::default()).await?;
+    Ok(Some(claimed(&step.item, row, now)?))
+}
+
+fn claimed(item: &powercontext_core::work::Item, row: &WorkRow, now: DbTime) -> Result<Claimed, TxError> {
+    let run = item.state.run().ok_or_else(|| corrupt("run"))?;
+    Ok(Claimed {
+        held: Held::granted(item.id, run.holder.clone()),
+        kind: row.kind.clone(),
+        scope: row.scope.clone(),
+        payload: row.payload.clone(),
+        attempt: AttemptNo::from_row(item.counters.attempts).ok_or_else(|| corrupt("attempt_count"))?,
+        budget_used: item.counters.budget_used,
+        dirty: run.dirty,
+        created_at: row.created_at,
+        claimed_at: now,
+    })
+}
+
+async fn adopt_in(tx: &mut Tx, ledger: &Ledger, running: &[WorkId]) -> Result<Vec<Claimed>, TxError> {
+    let me = ledger.me();
+    let mut lost = works::owned(tx, me, OWNED_MAX).await?;
+    lost.retain(|candidate| !running.contains(&candidate.id));
+    lost.sort_by(|a, b| a.lane.cmp(&b.lane));
+    let mut adopted = Vec::new();
+    for candidate in lost {
+        let Some(lane) = LockedLane::try_lock(tx, &candidate.lane).await? else {
+            continue;
+        };
+        let Some(row) = lane.row(candidate.id) else { continue };
+        let now = tx.now().await?;
+        let Ok(step) = step(&row.item, &Event::Adopt { by: me }, now, me) else {
+            continue;
+        };
+        if matches!(step.item.state, WorkState::Running(_)) {
+            adopted.push(claimed(&step.item, row, now)?);
+            continue;
+        }
+        let emptied = write_step(tx, &lane, row, &step, Guard::default()).await?;
+        if let Some(spec) = ledger.kinds().get(&row.kind) {
+            write_intent(tx, spec, row, emptied, None).await?;
+            // The intent is the last lock of the order; the next pass adopts the rest.
+            break;
+        }
+    }
+    Ok(adopted)
+}
+
+async fn heartbeat_in(tx: &mut Tx, held: &[Held<WorkId>], lease: LeaseTerm) -> Result<Vec<(WorkId, Beat)>, TxError> {
+    let LeaseTerm::Timed(span) = lease else {
+        return Ok(Vec::new());
+    };
+    let until = tx.now().await?.plus(span);
+    let mut beats = Vec::with_capacity(held.len());
+    for held in held {
+        let beat = works::beat(tx, *held.key(), held.holder(), until).await?;
+        if matches!(beat, Beat::Renewed | Beat::CancelRequested) {
+            crate::store::attempts::beat(tx, *held.key(), held.holder()).await?;
+        }
+        beats.push((*held.key(), beat));
+    }
+    Ok(beats)
+}

@@ -1,0 +1,289 @@
+//! How a run ends: with its last domain write, or without. One transaction holds the domain write, the cursor, the
+//! attempt and the item, or none of them (I1, I3, I6).
+//!
+//! Locks lane -> item -> (domain: cursor -> artifact head) -> intent. A commit of unknown outcome is re-read by owner and
+//! fence before anything else is written.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use powercontext_core::digest::LaneKey;
+use powercontext_core::fail::FailCode;
+use powercontext_core::ids::WorkId;
+use powercontext_core::lease::{Held, Holder};
+use powercontext_core::limits::PAYLOAD_BYTES_MAX;
+use powercontext_core::refs::Position;
+use powercontext_core::supervise::intent::HeadReached;
+use powercontext_core::time::DbTime;
+use powercontext_core::work::{Effect, Event, Outcome, Refused, WorkState, step};
+
+use crate::ledger::Ledger;
+use crate::ledger::kinds::KindSpec;
+use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
+use crate::rt;
+use crate::store::error::corrupt;
+use crate::store::{FenceLost, Tx, TxError, TxName, works};
+
+/// How often an end whose commit is of unknown outcome is looked up and, if it did not happen, run again.
+const RUNS_MAX: u32 = 3;
+
+/// The domain's part of a finish.
+#[async_trait]
+pub trait DomainWrite: Send + Sync {
+    /// Writes artifacts and cursor inside the finish's transaction and answers where the cursor stands then.
+    ///
+    /// # Errors
+    /// [`TxError::Refused`] when cursor or head moved since the run read them; nothing is written.
+    async fn apply(&self, tx: &mut Tx) -> Result<Position, TxError>;
+}
+
+/// A run that ended well.
+pub struct Done {
+    /// Its last domain write; `None` when there was nothing to do.
+    pub write: Option<Arc<dyn DomainWrite>>,
+    /// The journal head that the run read after its claim.
+    pub head_read: Position,
+    /// Where the cursor stood when the run read it; the answer when there is no write.
+    pub cursor: Position,
+    /// Bounded name of the result.
+    pub code: &'static str,
+    /// Result: a JSON object of references and numbers.
+    pub result: serde_json::Value,
+}
+
+/// What became of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Committed.
+    Succeeded,
+    /// An operator had asked for the end: nothing of the run was kept.
+    Cancelled,
+    /// It will run again from this time on.
+    Waits {
+        /// Earliest claim.
+        due: DbTime,
+        /// Outcome of this attempt.
+        outcome: Outcome,
+    },
+    /// It holds its lane until an operator acts.
+    Failed,
+    /// The lease was lost; somebody else decides about the item now.
+    Lost,
+}
+
+enum End {
+    Finish(Done, Vec<u8>),
+    Fail(FailCode),
+    Conflict(FailCode),
+    Release,
+}
+
+struct Input {
+    ledger: Ledger,
+    spec: KindSpec,
+    scope_lane: LaneKey,
+    id: WorkId,
+    holder: Holder,
+    end: End,
+}
+
+impl Ledger {
+    /// Ends a run well. The held lease is used up: nobody can act on it afterwards.
+    ///
+    /// # Errors
+    /// [`TxError::Refused`] when cursor or head moved (record it with [`Ledger::conflict`]); other [`TxError`]s when the
+    /// database could not say in time, in which case the caller may try again while its lease lasts.
+    pub async fn finish(&self, claim: &super::Claimed, done: Done) -> Result<Ended, TxError> {
+        let result = done.result.to_string().into_bytes();
+        if result.len() > PAYLOAD_BYTES_MAX {
+            return Err(corrupt("result_payload"));
+        }
+        self.end(TxName::Finish, claim, End::Finish(done, result)).await
+    }
+
+    /// Ends a run with a failure: retried within the kind's policy, else failed.
+    ///
+    /// # Errors
+    /// [`TxError`] as for [`Ledger::finish`].
+    pub async fn fail(&self, claim: &super::Claimed, code: FailCode) -> Result<Ended, TxError> {
+        self.end(TxName::Fail, claim, End::Fail(code)).await
+    }
+
+    /// Ends a run that met another writer; its window is planned anew and the budget is not touched.
+    ///
+    /// # Errors
+    /// [`TxError`] as for [`Ledger::finish`].
+    pub async fn conflict(&self, claim: &super::Claimed, code: FailCode) -> Result<Ended, TxError> {
+        self.end(TxName::Fail, claim, End::Conflict(code)).await
+    }
+
+    /// Gives a run back unfinished; the budget is not touched.
+    ///
+    /// # Errors
+    /// [`TxError`] as for [`Ledger::finish`].
+    pub async fn release(&self, claim: &super::Claimed) -> Result<Ended, TxError> {
+        self.end(TxName::Release, claim, End::Release).await
+    }
+
+    /// Commits a window of a run that goes on: domain write and cursor under the run's lease, all or nothing.
+    ///
+    /// # Errors
+    /// [`TxError::Refused`] when cursor or head moved, or with [`FailCode::CancelRequested`] when an operator asked for the
+    /// end: the run is cancelled by this very transaction then. [`TxError::Fenced`] when the lease is lost.
+    pub async fn commit_window(&self, claim: &super::Claimed, write: Arc<dyn DomainWrite>) -> Result<Position, TxError> {
+        let spec = self.kinds().get(&claim.kind).ok_or_else(|| corrupt("kind"))?.clone();
+        let lane = spec.lane(&claim.scope);
+        let input = Arc::new(WindowInput { ledger: self.clone(), spec, lane, held: claim.held.clone(), write });
+        let committed = self
+            .db()
+            .tx_with(TxName::WindowCommit, &input, |tx, input| Box::pin(window_in(tx, input)))
+            .await?;
+        committed.ok_or(TxError::Refused(FailCode::CancelRequested))
+    }
+
+    async fn end(&self, name: TxName, claim: &super::Claimed, end: End) -> Result<Ended, TxError> {
+        let spec = self.kinds().get(&claim.kind).ok_or_else(|| corrupt("kind"))?.clone();
+        let scope_lane = spec.lane(&claim.scope);
+        let holder = claim.held.holder().clone();
+        let input = Arc::new(Input {
+            ledger: self.clone(),
+            spec,
+            scope_lane,
+            id: *claim.held.key(),
+            holder,
+            end,
+        });
+        let mut runs = 1;
+        let ended = loop {
+            match self
+                .db()
+                .tx_with(name, &input, |tx, input| Box::pin(end_in(tx, input)))
+                .await
+            {
+                Err(TxError::Unknown) => match self.outcome_of(&claim.held).await? {
+                    Some(ended) => break ended,
+                    None if runs < RUNS_MAX => runs += 1,
+                    None => return Err(TxError::Unknown),
+                },
+                Err(TxError::Fenced(FenceLost::Item)) => break Ended::Lost,
+                Err(error) => return Err(error),
+                Ok(ended) => break ended,
+            }
+        };
+        self.signals().work.notify_one();
+        self.signals().changed.notify_waiters();
+        Ok(ended)
+    }
+
+    /// Looks up, by owner and fence, whether an end of unknown outcome happened; `None` when the run is still ours.
+    async fn outcome_of(&self, held: &Held<WorkId>) -> Result<Option<Ended>, TxError> {
+        let input = Arc::new((*held.key(), held.holder().clone()));
+        self.db()
+            .read_with(TxName::Operations, &input, |tx, (id, holder)| {
+                Box::pin(outcome_in(tx, *id, holder))
+            })
+            .await
+    }
+}
+
+async fn outcome_in(tx: &mut Tx, id: WorkId, holder: &Holder) -> Result<Option<Ended>, TxError> {
+    let Some(row) = works::get(tx, id).await? else {
+        return Ok(Some(Ended::Lost));
+    };
+    let ours = |other: &Holder| other.member == holder.member && other.fence == holder.fence;
+    if row.item.state.run().is_some_and(|run| ours(&run.holder)) {
+        return Ok(None);
+    }
+    if row.item.fence != Some(holder.fence) {
+        return Ok(Some(Ended::Lost));
+    }
+    Ok(Some(ended(&row.item.state, None)))
+}
+
+fn ended(state: &WorkState, outcome: Option<Outcome>) -> Ended {
+    match state {
+        WorkState::Succeeded { .. } => Ended::Succeeded,
+        WorkState::Cancelled { .. } => Ended::Cancelled,
+        WorkState::Failed { .. } => Ended::Failed,
+        WorkState::Queued { due } | WorkState::RetryWait { due, .. } => Ended::Waits {
+            due: *due,
+            outcome: outcome.unwrap_or(Outcome::RetryWait),
+        },
+        WorkState::Running(_) | WorkState::Cancelling(_) => Ended::Lost,
+    }
+}
+
+struct WindowInput {
+    ledger: Ledger,
+    spec: KindSpec,
+    lane: LaneKey,
+    held: Held<WorkId>,
+    write: Arc<dyn DomainWrite>,
+}
+
+async fn window_in(tx: &mut Tx, input: &WindowInput) -> Result<Option<Position>, TxError> {
+    let (lost, holder) = (TxError::Fenced(FenceLost::Item), input.held.holder());
+    let lane = LockedLane::lock(tx, &input.lane).await?;
+    let row = lane.row(*input.held.key()).ok_or_else(|| lost.clone())?;
+    let now = tx.now().await?;
+    let step = step(&row.item, &Event::WindowCommit(holder), now, input.ledger.me()).map_err(|_| lost)?;
+    if step.item.state.is_live() {
+        // The item stays as it is: its row is locked, so owner, fence and expiry as just checked hold until the commit.
+        return input.write.apply(tx).await.map(Some);
+    }
+    let emptied = write_step(tx, &lane, row, &step, Guard { holder: Some(holder), result: None }).await?;
+    write_intent(tx, &input.spec, row, emptied, None).await?;
+    Ok(None)
+}
+
+async fn end_in(tx: &mut Tx, input: &Input) -> Result<Ended, TxError> {
+    let lost = TxError::Fenced(FenceLost::Item);
+    let lane = LockedLane::lock(tx, &input.scope_lane).await?;
+    let row = lane.row(input.id).ok_or_else(|| lost.clone())?;
+    let now = tx.now().await?;
+    let holder = &input.holder;
+    let event = match &input.end {
+        End::Finish(..) => Event::Finish(holder),
+        End::Fail(code) => Event::Fail {
+            holder,
+            code: *code,
+            policy: input.spec.retry,
+            jitter: rt::jitter(),
+        },
+        End::Conflict(code) => Event::Conflict { holder, code: *code },
+        End::Release => Event::Release(holder),
+    };
+    let step = match step(&row.item, &event, now, input.ledger.me()) {
+        Ok(step) => step,
+        Err(Refused::Stale) => return Err(lost),
+        Err(_) => return Err(corrupt("status")),
+    };
+    let dirty = row.item.state.run().map(|run| run.dirty);
+    let mut settled = None;
+    let mut result = None;
+    if let (End::Finish(done, encoded), WorkState::Succeeded { .. }) = (&input.end, &step.item.state) {
+        let cursor = match &done.write {
+            Some(write) => write.apply(tx).await?,
+            None => done.cursor,
+        };
+        settled = dirty.zip(HeadReached::check(cursor, done.head_read));
+        result = Some((done.code, encoded.as_slice()));
+    }
+    let emptied = write_step(
+        tx,
+        &lane,
+        row,
+        &step,
+        Guard {
+            holder: Some(holder),
+            result,
+        },
+    )
+    .await?;
+    write_intent(tx, &input.spec, row, emptied, settled).await?;
+    let outcome = step.effects.iter().find_map(|effect| match effect {
+        Effect::CloseAttempt { outcome, .. } => Some(*outcome),
+        _ => None,
+    });
+    Ok(ended(&step.item.state, outcome))
+}

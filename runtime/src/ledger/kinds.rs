@@ -1,0 +1,67 @@
+//! The kinds of work that this build knows: which lane, which intent, which retry.
+
+use std::collections::BTreeMap;
+
+use powercontext_core::digest::{LaneKey, LogicalKey};
+use powercontext_core::ids::{BindingName, FamilyName, ScopeId, WorkKind};
+use powercontext_core::work::retry::RetryPolicy;
+
+/// One kind of work.
+#[derive(Debug, Clone)]
+pub struct KindSpec {
+    /// Stored name.
+    pub kind: WorkKind,
+    /// Its family: first half of the lane.
+    pub family: FamilyName,
+    /// Its binding: names the intent and the cursor.
+    pub binding: BindingName,
+    /// The payload version that this build writes and reads.
+    pub payload_version: u32,
+    /// How its failures are retried.
+    pub retry: RetryPolicy,
+}
+
+impl KindSpec {
+    /// Memory: bounded retry, cursor `memory-source-window`.
+    pub fn memory(retry: RetryPolicy) -> Self {
+        const VALID: &str = "a constant that follows the form of its type";
+        Self {
+            kind: WorkKind::parse("powercontext.memory.source-window").expect(VALID),
+            family: FamilyName::memory(),
+            binding: BindingName::parse("memory-source-window").expect(VALID),
+            payload_version: 1,
+            retry,
+        }
+    }
+
+    /// The lane of this kind's work in a scope.
+    pub fn lane(&self, scope: &ScopeId) -> LaneKey {
+        LaneKey::of(&self.family, scope)
+    }
+
+    /// The logical key of this kind's work in a scope.
+    pub fn logical_key(&self, scope: &ScopeId) -> LogicalKey {
+        LogicalKey::of(&self.kind, scope, &self.binding)
+    }
+}
+
+/// Every kind, by its stored name.
+#[derive(Debug, Clone, Default)]
+pub struct Kinds(BTreeMap<WorkKind, KindSpec>);
+
+impl Kinds {
+    /// A registry of these kinds; of two with one name the last wins.
+    pub fn new(specs: impl IntoIterator<Item = KindSpec>) -> Self {
+        Self(specs.into_iter().map(|spec| (spec.kind.clone(), spec)).collect())
+    }
+
+    /// The kind of this name.
+    pub fn get(&self, kind: &WorkKind) -> Option<&KindSpec> {
+        self.0.get(kind)
+    }
+
+    /// All of them in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &KindSpec> {
+        self.0.values()
+    }
+}

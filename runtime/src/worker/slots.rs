@@ -1,0 +1,79 @@
+//! How many of each kind a worker may take now. A pure function: the claim loop counts, this decides.
+
+use powercontext_core::ids::WorkKind;
+
+/// What one kind does here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// The kind.
+    pub kind: WorkKind,
+    /// Most runs of it at once; `None` for no cap of its own.
+    pub cap: Option<u32>,
+    /// Runs of it now.
+    pub running: u32,
+}
+
+/// How many of each kind to claim. `concurrency` is shared by all; a kind that runs none here may have one beyond it, so
+/// that long runs of one family never keep another out. Kinds are named in rotation, starting at `turn`.
+pub fn wanted(usage: &[Usage], concurrency: u32, turn: usize) -> Vec<(WorkKind, u32)> {
+    let running: u32 = usage.iter().map(|kind| kind.running).sum();
+    let mut free = concurrency.saturating_sub(running);
+    let mut wanted = Vec::new();
+    for offset in 0..usage.len() {
+        let kind = &usage[(turn + offset) % usage.len()];
+        let own = u32::from(kind.running == 0);
+        let cap = kind.cap.map_or(u32::MAX, |cap| cap.saturating_sub(kind.running));
+        let take = free.max(own).min(cap);
+        free = free.saturating_sub(take);
+        if take > 0 {
+            wanted.push((kind.kind.clone(), take));
+        }
+    }
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(name: &str, cap: Option<u32>, running: u32) -> Usage {
+        Usage { kind: WorkKind::parse(name).expect("valid"), cap, running }
+    }
+
+    fn shown(usage: &[Usage], concurrency: u32, turn: usize) -> Vec<(String, u32)> {
+        wanted(usage, concurrency, turn).into_iter().map(|(kind, n)| (kind.to_string(), n)).collect()
+    }
+
+    fn pairs(expected: &[(&str, u32)]) -> Vec<(String, u32)> {
+        expected.iter().map(|(kind, n)| ((*kind).to_owned(), *n)).collect()
+    }
+
+    #[test]
+    fn a_kind_takes_what_is_free_up_to_its_cap() {
+        assert_eq!(shown(&[usage("a", Some(4), 0)], 4, 0), pairs(&[("a", 4)]));
+        assert_eq!(shown(&[usage("a", Some(4), 3)], 4, 0), pairs(&[("a", 1)]));
+        assert_eq!(shown(&[usage("a", Some(2), 1)], 8, 0), pairs(&[("a", 1)]));
+        assert_eq!(shown(&[usage("a", Some(4), 4)], 4, 0), pairs(&[]));
+        assert_eq!(shown(&[usage("a", None, 0)], 3, 0), pairs(&[("a", 3)]));
+    }
+
+    #[test]
+    fn a_kind_that_runs_none_has_one_slot_beyond_the_shared_ones() {
+        let busy = [usage("a", None, 4), usage("b", None, 0)];
+        assert_eq!(shown(&busy, 4, 0), pairs(&[("b", 1)]));
+        let both = [usage("a", None, 4), usage("b", None, 1)];
+        assert_eq!(shown(&both, 4, 0), pairs(&[]));
+    }
+
+    #[test]
+    fn kinds_take_turns() {
+        let idle = [usage("a", None, 0), usage("b", None, 0)];
+        assert_eq!(shown(&idle, 2, 0), pairs(&[("a", 2), ("b", 1)]));
+        assert_eq!(shown(&idle, 2, 1), pairs(&[("b", 2), ("a", 1)]));
+    }
+
+    #[test]
+    fn nothing_registered_wants_nothing() {
+        assert!(wanted(&[], 4, 3).is_empty());
+    }
+}
