@@ -68,12 +68,22 @@ impl Ledger {
     /// # Errors
     /// [`TxError`]; after `Unknown` the items may be ours: [`Ledger::adopt`] finds them.
     pub async fn claim(&self, claim: &Claim) -> Result<Vec<Claimed>, TxError> {
-        let spec_of = |(kind, limit): &(WorkKind, u32)| Some((self.kinds().get(kind)?.clone(), (*limit).min(CLAIM_MAX)));
-        let wanted: Vec<_> = claim.kinds.iter().filter_map(spec_of).filter(|(_, limit)| *limit > 0).collect();
+        let spec_of =
+            |(kind, limit): &(WorkKind, u32)| Some((self.kinds().get(kind)?.clone(), (*limit).min(CLAIM_MAX)));
+        let wanted: Vec<_> = claim
+            .kinds
+            .iter()
+            .filter_map(spec_of)
+            .filter(|(_, limit)| *limit > 0)
+            .collect();
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let input = Arc::new(Input { me: self.me().clone(), lease: self.0.lease, wanted });
+        let input = Arc::new(Input {
+            me: self.me().clone(),
+            lease: self.0.lease,
+            wanted,
+        });
         let claimed = self
             .db()
             .tx_with(TxName::Claim, &input, |tx, input| Box::pin(claim_in(tx, input)))
@@ -179,8 +189,15 @@ async fn claim_in(tx: &mut Tx, input: &Input) -> Result<Vec<Claimed>, TxError> {
         if left[index] == 0 || claimed.len() >= CLAIM_MAX as usize {
             continue;
         }
-        let Some(lane) = LockedLane::try_lock(tx, &candidate.lane).await? else { continue };
-        let Some(row) = lane.row(candidate.id).filter(|row| lane.view.lane().head == Some(row.seq)) else { continue };
+        let Some(lane) = LockedLane::try_lock(tx, &candidate.lane).await? else {
+            continue;
+        };
+        let Some(row) = lane
+            .row(candidate.id)
+            .filter(|row| lane.view.lane().head == Some(row.seq))
+        else {
+            continue;
+        };
         if let Some(taken) = take(tx, input, &input.wanted[index].0, &lane, row).await? {
             left[index] -= 1;
             claimed.push(taken);

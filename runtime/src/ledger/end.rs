@@ -130,10 +130,20 @@ impl Ledger {
     /// # Errors
     /// [`TxError::Refused`] when cursor or head moved, or with [`FailCode::CancelRequested`] when an operator asked for the
     /// end: the run is cancelled by this very transaction then. [`TxError::Fenced`] when the lease is lost.
-    pub async fn commit_window(&self, claim: &super::Claimed, write: Arc<dyn DomainWrite>) -> Result<Position, TxError> {
+    pub async fn commit_window(
+        &self,
+        claim: &super::Claimed,
+        write: Arc<dyn DomainWrite>,
+    ) -> Result<Position, TxError> {
         let spec = self.kinds().get(&claim.kind).ok_or_else(|| corrupt("kind"))?.clone();
         let lane = spec.lane(&claim.scope);
-        let input = Arc::new(WindowInput { ledger: self.clone(), spec, lane, held: claim.held.clone(), write });
+        let input = Arc::new(WindowInput {
+            ledger: self.clone(),
+            spec,
+            lane,
+            held: claim.held.clone(),
+            write,
+        });
         let committed = self
             .db()
             .tx_with(TxName::WindowCommit, &input, |tx, input| Box::pin(window_in(tx, input)))
@@ -231,7 +241,17 @@ async fn window_in(tx: &mut Tx, input: &WindowInput) -> Result<Option<Position>,
         // The item stays as it is: its row is locked, so owner, fence and expiry as just checked hold until the commit.
         return input.write.apply(tx).await.map(Some);
     }
-    let emptied = write_step(tx, &lane, row, &step, Guard { holder: Some(holder), result: None }).await?;
+    let emptied = write_step(
+        tx,
+        &lane,
+        row,
+        &step,
+        Guard {
+            holder: Some(holder),
+            result: None,
+        },
+    )
+    .await?;
     write_intent(tx, &input.spec, row, emptied, None).await?;
     Ok(None)
 }

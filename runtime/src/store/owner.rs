@@ -68,7 +68,9 @@ impl FileOwner {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut pid = String::new();
                 // Only for the message: a lock file that cannot be read still means that somebody holds it.
-                let _ = std::io::Read::by_ref(&mut file).take(PID_BYTES_MAX).read_to_string(&mut pid);
+                let _ = std::io::Read::by_ref(&mut file)
+                    .take(PID_BYTES_MAX)
+                    .read_to_string(&mut pid);
                 return Err(OwnerError::Held {
                     path: database.to_owned(),
                     pid: pid.trim().to_owned(),
