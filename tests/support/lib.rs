@@ -4,6 +4,7 @@
 //! promises returns an error, so that a suite can never pass by skipping itself.
 
 pub mod binary;
+pub mod db;
 pub mod oceanbase;
 
 /// A variable of the test environment; tests are the one place that reads it without `config`.

@@ -40,6 +40,10 @@ pub struct DbLimits {
 }
 
 impl DbLimits {
+    /// Most statements that a connection to OceanBase keeps prepared. The server refuses the 51st of a session
+    /// (`open_cursors`, error 5930); this leaves room for the one that is replaced and for text statements.
+    pub const STATEMENTS_CACHED_MAX: usize = 40;
+
     /// Limits for a work lease of this length.
     pub fn for_lease(lease: Span, connections_max: u32) -> Self {
         let third = (lease.as_millis() / 3).clamp(2000, 10_000);
@@ -182,7 +186,11 @@ async fn open_oceanbase(options: &MySqlConnectOptions, limits: DbLimits) -> Resu
             // Whatever a borrower left open ends here, before anybody else's statements run in it.
             Box::pin(async move { conn.execute("ROLLBACK").await.map(|_| true) })
         })
-        .connect_lazy_with(options.clone());
+        .connect_lazy_with(
+            options
+                .clone()
+                .statement_cache_capacity(DbLimits::STATEMENTS_CACHED_MAX),
+        );
     drop(pool.acquire().await.map_err(|error| match &error {
         sqlx::Error::Configuration(_) => OpenError::Server(WRONG_SESSION),
         error => OpenError::Database(acquire_error(Dialect::OceanBase, error)),

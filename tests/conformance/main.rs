@@ -1,0 +1,7 @@
+//! One suite, two engines: what the store promises, run on SQLite and on OceanBase. A behaviour that no test here shows
+//! may not be relied upon.
+
+mod artifacts;
+mod cursors;
+mod sources;
+mod statements;
