@@ -17,6 +17,7 @@ use powercontext_core::memory::citation::memory_ref;
 use powercontext_core::memory::plan::plan_candidates;
 use powercontext_core::memory::{Candidate, CursorStep, MemoryPlan, MemoryWrite, PlanFault};
 use powercontext_core::operation::OperationKind;
+use powercontext_core::refs::{Position, Revision};
 use powercontext_core::time::Span;
 use powercontext_core::window::Window;
 use powercontext_core::work::retry::RetryPolicy;
@@ -142,7 +143,8 @@ impl Family for MemoryFamily {
     async fn run(&self, host: &dyn ProcessorHost, scope: &ScopeId, cancel: &Cancel) -> Result<Done, FailCode> {
         let loaded = host.load(self.settings.load()).await?;
         let Some(window) = loaded.window()? else {
-            return Ok(nothing_pending(&loaded));
+            let revision = loaded.memory.as_ref().map(|m| m.revision);
+            return Ok(nothing_pending(loaded.cursor.sequence, loaded.journal_head, revision));
         };
         let (candidates, usage) = tokio::select! {
             biased;
@@ -163,24 +165,22 @@ impl Family for MemoryFamily {
     }
 }
 
-fn nothing_pending(loaded: &Loaded) -> Done {
-    let at = loaded.cursor.sequence;
+/// The end of a run that finds its cursor at the journal head already; `memory` is the head revision, if there is one.
+/// The worker uses it too, for an item that needs no child.
+pub fn nothing_pending(cursor: Position, journal_head: Position, memory: Option<Revision>) -> Done {
     Done {
         write: None,
         result: RunResult {
             code: ResultCode::AlreadyCommitted,
             payload: json!({
-                "previous_cursor": at,
-                "current_cursor": at,
-                "high_watermark": loaded.journal_head.max(at),
+                "previous_cursor": cursor,
+                "current_cursor": cursor,
+                "high_watermark": journal_head.max(cursor),
                 "source_count": 0,
-                "memory_ref": loaded.memory.as_ref().map(|m| memory_ref(m.revision)),
+                "memory_ref": memory.map(memory_ref),
             }),
         },
-        reached: Reached {
-            cursor: at,
-            journal_head: loaded.journal_head,
-        },
+        reached: Reached { cursor, journal_head },
         usage: Usage::default(),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use powercontext_core::ids::{SourceId, SourceType};
 use powercontext_core::memory::{EntryState, MemoryHead};
-use powercontext_core::refs::{Cursor, Position, Revision, SourceRef};
+use powercontext_core::refs::{Cursor, SourceRef};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
