@@ -2,6 +2,7 @@
 //! may not be relied upon.
 
 mod artifacts;
+mod capture;
 mod cursors;
 mod sources;
 mod statements;

@@ -45,8 +45,8 @@ async fn every_statement_can_be_prepared(db: TestDb) -> anyhow::Result<()> {
     let names: BTreeSet<_> = texts.iter().map(|text| text.lines().next()).collect();
     assert_eq!(names.len(), texts.len(), "two statements have one name");
     for name in names.into_iter().flatten() {
-        let named = name.strip_prefix("-- ").and_then(|name| name.split_once('.'));
-        assert!(named.is_some(), "the first line is not `-- aggregate.verb`: {name}");
+        let parts = name.strip_prefix("-- ").and_then(|name| name.split_once('.'));
+        assert!(parts.is_some(), "the first line is not `-- aggregate.verb`: {name}");
     }
     let refused = prepare(&db, &texts).await?;
     assert!(refused.is_empty(), "{}", refused.join("\n\n"));

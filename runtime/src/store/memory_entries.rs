@@ -18,7 +18,7 @@ use crate::store::tx::Tx;
 
 statements! {
     /// Texts of this aggregate.
-    MemoryEntriesSql, memory_entries { insert_version, create_head, move_head, version, versions, page, stated, search }
+    MemoryEntriesSql, memory_entries { insert_version, create_head, move_head, version, written_in, versions, page, stated, search }
 }
 
 /// How many ids [`versions`] takes at once.
@@ -128,6 +128,20 @@ pub async fn version(
     let args = values![scope.as_str(), artifact.as_str(), id.as_str()];
     let row = tx.fetch_opt(sql.version, args).await?;
     row.map(|row| decode(&row, state)).transpose()
+}
+
+/// The revision that made a version; `None` when no such version was written.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn written_in(tx: &mut Tx, scope: &ScopeId, id: &EntryVersionId) -> Result<Option<Revision>, TxError> {
+    let sql = MemoryEntriesSql::of(tx.dialect());
+    let artifact = ArtifactId::memory();
+    let args = values![scope.as_str(), artifact.as_str(), id.as_str()];
+    let row = tx.fetch_opt(sql.written_in, args).await?;
+    let revision = row.map(|row| row.small("created_in_revision")).transpose()?;
+    let revision = revision.map(Revision::new).transpose();
+    revision.map_err(|_| corrupt("created_in_revision"))
 }
 
 /// Versions by their ids, of entries that stand at `state`, in no order; unknown ids are left out. At most

@@ -5,8 +5,11 @@
 //! window ends follows from a budget of bytes as well as of sources: a request that no model can read would fail for
 //! ever. Applying the plan is the worker's part.
 
+pub mod commit;
+pub mod edit;
 mod extract;
 mod prompt;
+pub mod read;
 
 use std::sync::Arc;
 

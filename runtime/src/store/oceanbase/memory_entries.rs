@@ -23,6 +23,10 @@ SELECT v.entry_id AS entry_id, v.entry_version_id AS entry_version_id, v.version
        v.artifact_refs AS artifact_refs, v.entry_content_hash AS entry_content_hash
 FROM pc_memory_entry_versions AS v
 WHERE v.scope_id = ? AND v.memory_artifact_id = ? AND v.entry_version_id = ?",
+    written_in: "-- memory_entries.written_in
+SELECT created_in_revision
+FROM pc_memory_entry_versions
+WHERE scope_id = ? AND memory_artifact_id = ? AND entry_version_id = ?",
     versions: "-- memory_entries.versions
 SELECT v.entry_id AS entry_id, v.entry_version_id AS entry_version_id, v.version AS version,
        v.previous_version_id AS previous_version_id, v.kind AS kind, v.text AS text, v.source_refs AS source_refs,
