@@ -156,13 +156,6 @@ fn bind_sqlite<'q>(
 }
 
 impl Conn {
-    pub(crate) fn dialect(&self) -> Dialect {
-        match self {
-            Self::OceanBase(_) => Dialect::OceanBase,
-            Self::Sqlite(_) => Dialect::Sqlite,
-        }
-    }
-
     /// Runs a prepared statement and answers the number of rows it touched.
     pub(crate) async fn execute(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, sqlx::Error> {
         match self {

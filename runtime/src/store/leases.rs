@@ -48,12 +48,11 @@ pub async fn acquire(
     let sql = LeasesSql::of(tx.dialect());
     tx.locks(LockKind::Lease, name.as_str());
     let now = tx.now().await?;
-    let row = match tx.fetch_opt(sql.lock, values![name.as_str()]).await? {
-        Some(row) => row,
-        None => {
-            tx.execute(sql.create, values![name.as_str(), now]).await?;
-            tx.fetch_one(sql.lock, values![name.as_str()]).await?
-        }
+    let row = if let Some(row) = tx.fetch_opt(sql.lock, values![name.as_str()]).await? {
+        row
+    } else {
+        tx.execute(sql.create, values![name.as_str(), now]).await?;
+        tx.fetch_one(sql.lock, values![name.as_str()]).await?
     };
     let stored = Fence::from_row(row.int("fence")?);
     let owner = row.opt_id("owner_id")?;

@@ -91,6 +91,11 @@ impl Tx {
         self.locks.take(kind, key);
     }
 
+    /// Notes that the next statement locks a row unless somebody else has it.
+    pub(crate) fn locks_if_free(&mut self, kind: LockKind, key: &str) {
+        self.locks.take_free(kind, key);
+    }
+
     /// Runs a write and answers how many rows it touched.
     pub(crate) async fn execute(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, TxError> {
         let dialect = self.dialect;
@@ -279,10 +284,9 @@ impl Db {
         let work = self.within_transaction(name, mode, f, Arc::clone(&commit_sent));
         match rt::within(self.limits().deadline(), work).await {
             Ok(result) => result,
-            // The future is gone, and with it the connection (`Drop for Tx`).
-            Err(rt::Elapsed) if commit_sent.load(Ordering::Acquire) && self.dialect() == Dialect::OceanBase => {
-                Err(TxError::Unknown)
-            }
+            // The future is gone, and with it the connection (`Drop for Tx`). A COMMIT on its way may still happen, on SQLite
+            // too: there it runs on the driver's thread.
+            Err(rt::Elapsed) if commit_sent.load(Ordering::Acquire) => Err(TxError::Unknown),
             Err(rt::Elapsed) => Err(TxError::Down(Down::Deadline)),
         }
     }
