@@ -12,6 +12,7 @@ pub mod faults;
 pub(crate) mod fields;
 pub(crate) mod health;
 pub(crate) mod json;
+pub mod ledger_app;
 pub mod limits;
 pub(crate) mod metrics;
 pub mod prefer;

@@ -148,10 +148,6 @@ impl Ledger {
             .db()
             .tx_with(TxName::WindowCommit, &input, |tx, input| Box::pin(window_in(tx, input)))
             .await?;
-        if committed.is_none() {
-            self.signals().work.notify_one();
-            self.signals().changed.notify_waiters();
-        }
         committed.ok_or(TxError::Refused(FailCode::CancelRequested))
     }
 
@@ -179,10 +175,6 @@ impl Ledger {
                     None if runs < RUNS_MAX => runs += 1,
                     None => return Err(TxError::Unknown),
                 },
-                // A commit of unknown outcome that arrived late looks like a lost lease to the run after it.
-                Err(TxError::Fenced(FenceLost::Item)) if runs > 1 => {
-                    break self.outcome_of(&claim.held).await?.unwrap_or(Ended::Lost);
-                }
                 Err(TxError::Fenced(FenceLost::Item)) => break Ended::Lost,
                 Err(error) => return Err(error),
                 Ok(ended) => break ended,
@@ -314,4 +306,17 @@ async fn end_in(tx: &mut Tx, input: &Input) -> Result<Ended, TxError> {
         _ => None,
     });
     Ok(ended(&step.item.state, outcome))
+}
+
+impl Ended {
+    /// Bounded name for logs.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Cancelled => "cancelled",
+            Self::Waits { outcome, .. } => outcome.name(),
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+        }
+    }
 }

@@ -30,7 +30,7 @@ pub use kinds::{KindSpec, Kinds};
 pub use operations::{Page, PageRequest};
 pub use operator::OperatorError;
 pub use signals::Signals;
-pub use wait::Waiters;
+pub use wait::{Waited, Waiters};
 
 use crate::store::Db;
 

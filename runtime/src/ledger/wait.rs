@@ -76,12 +76,12 @@ impl Waiters {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits up to `budget` for an operation to end (succeeded, cancelled or failed) and answers it as last seen. Looks
-    /// at least once, whatever the budget.
+    /// Waits up to `budget` for an operation to end (succeeded, cancelled or failed), or for the one before it in its lane
+    /// to fail, which it cannot pass. Looks at least once, whatever the budget.
     ///
     /// # Errors
-    /// [`TxError`] when the first look fails; `Ok(None)` when there is no such item.
-    pub async fn wait(&self, id: WorkId, budget: Duration) -> Result<Option<Arc<WorkRow>>, TxError> {
+    /// [`TxError`] when a look of this waiter fails; `Ok(None)` when there is no such item.
+    pub async fn wait(&self, id: WorkId, budget: Duration) -> Result<Option<Waited>, TxError> {
         let mut receiver = {
             let mut waiting = self.waiting();
             waiting.entry(id).or_insert_with(|| watch::channel(None).0).subscribe()
@@ -92,23 +92,53 @@ impl Waiters {
             return Ok(None);
         };
         let mut last = Arc::new(first);
-        if !is_over(&last.item.state) && !budget.is_zero() {
+        let until = rt::now() + budget;
+        while !is_over(&last.item.state) {
+            if let Some(head) = self.failed_head(&last).await? {
+                return Ok(Some(Waited::HeadFailed { head }));
+            }
             self.0.arrived.notify_one();
-            // The deadline ends this loop between two looks; the poller's own query is never dropped.
-            let _ = rt::within(budget, async {
-                while receiver.changed().await.is_ok() {
-                    if let Some(seen) = receiver.borrow_and_update().clone() {
-                        last = seen;
-                    }
-                    if is_over(&last.item.state) {
-                        break;
-                    }
-                }
-            })
-            .await;
+            tokio::select! {
+                biased;
+                changed = receiver.changed() => if changed.is_err() { break },
+                () = rt::sleep_until(until) => break,
+            }
+            if let Some(seen) = receiver.borrow_and_update().clone() {
+                last = seen;
+            }
         }
-        Ok(Some(last))
+        Ok(Some(Waited::Seen(last)))
     }
+
+    /// The failed item before this one in its lane, if that is why it waits.
+    async fn failed_head(&self, row: &WorkRow) -> Result<Option<WorkId>, TxError> {
+        if row.is_waiting_head || row.item.state.due().is_none() {
+            return Ok(None);
+        }
+        let lane = Arc::new(row.lane_key.clone());
+        let live = self
+            .0
+            .ledger
+            .db()
+            .read_with(TxName::Operations, &lane, |tx, lane| Box::pin(works::live(tx, lane)))
+            .await?;
+        let head = live
+            .first()
+            .filter(|head| matches!(head.item.state, WorkState::Failed { .. }));
+        Ok(head.map(|head| head.item.id))
+    }
+}
+
+/// What a wait saw last.
+#[derive(Debug, Clone)]
+pub enum Waited {
+    /// The item, ended or not.
+    Seen(Arc<WorkRow>),
+    /// The item waits behind one that has failed, and runs once an operator has acted.
+    HeadFailed {
+        /// The failed item.
+        head: WorkId,
+    },
 }
 
 /// Forgets an id when its last waiter leaves, also when the request is dropped.

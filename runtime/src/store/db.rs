@@ -16,6 +16,7 @@ use sqlx::{Executor as _, Row as _};
 
 use crate::store::conn::{Conn, Dialect};
 use crate::store::error::{Busy, TxError};
+use crate::store::names::TxName;
 use crate::store::tx::acquire_error;
 use crate::store::url::DatabaseUrl;
 
@@ -62,8 +63,15 @@ impl DbLimits {
 
 #[derive(Debug)]
 enum Pools {
-    OceanBase(MySqlPool),
-    Sqlite { writer: SqlitePool, readers: SqlitePool },
+    /// `heartbeats` holds one connection that nothing but heartbeats uses: a full pool must not cost a lease.
+    OceanBase {
+        pool: MySqlPool,
+        heartbeats: MySqlPool,
+    },
+    Sqlite {
+        writer: SqlitePool,
+        readers: SqlitePool,
+    },
 }
 
 #[derive(Debug)]
@@ -111,7 +119,7 @@ impl Db {
     /// The dialect of this database.
     pub fn dialect(&self) -> Dialect {
         match self.0.pools {
-            Pools::OceanBase(_) => Dialect::OceanBase,
+            Pools::OceanBase { .. } => Dialect::OceanBase,
             Pools::Sqlite { .. } => Dialect::Sqlite,
         }
     }
@@ -126,7 +134,7 @@ impl Db {
     }
 
     /// From now on every write proves this term. Set once, by the owner of a SQLite file.
-    pub fn set_term(&self, term: Fence) {
+    pub(crate) fn set_term(&self, term: Fence) {
         // A second call would mean two owners in one process; the first keeps its term and the second is refused by it.
         let _ = self.0.term.set(term);
     }
@@ -134,7 +142,10 @@ impl Db {
     /// Waits for the open connections to come back and closes them.
     pub async fn close(&self) {
         match &self.0.pools {
-            Pools::OceanBase(pool) => pool.close().await,
+            Pools::OceanBase { pool, heartbeats } => {
+                pool.close().await;
+                heartbeats.close().await;
+            }
             Pools::Sqlite { writer, readers } => {
                 readers.close().await;
                 writer.close().await;
@@ -142,16 +153,19 @@ impl Db {
         }
     }
 
-    pub(crate) async fn acquire_writer(&self) -> Result<Conn, TxError> {
+    pub(crate) async fn acquire_writer(&self, name: TxName) -> Result<Conn, TxError> {
         match &self.0.pools {
-            Pools::OceanBase(pool) => acquire(pool, Dialect::OceanBase).await.map(Conn::OceanBase),
+            Pools::OceanBase { heartbeats, .. } if name == TxName::Heartbeat => {
+                acquire(heartbeats, Dialect::OceanBase).await.map(Conn::OceanBase)
+            }
+            Pools::OceanBase { pool, .. } => acquire(pool, Dialect::OceanBase).await.map(Conn::OceanBase),
             Pools::Sqlite { writer, .. } => acquire(writer, Dialect::Sqlite).await.map(Conn::Sqlite),
         }
     }
 
     pub(crate) async fn acquire_reader(&self) -> Result<Conn, TxError> {
         match &self.0.pools {
-            Pools::OceanBase(pool) => acquire(pool, Dialect::OceanBase).await.map(Conn::OceanBase),
+            Pools::OceanBase { pool, .. } => acquire(pool, Dialect::OceanBase).await.map(Conn::OceanBase),
             Pools::Sqlite { readers, .. } => acquire(readers, Dialect::Sqlite).await.map(Conn::Sqlite),
         }
     }
@@ -170,9 +184,19 @@ async fn acquire<D: sqlx::Database>(
 }
 
 async fn open_oceanbase(options: &MySqlConnectOptions, limits: DbLimits) -> Result<Pools, OpenError> {
+    let pool = oceanbase_pool(options, limits, limits.connections_max.max(2));
+    let heartbeats = oceanbase_pool(options, limits, 1);
+    drop(pool.acquire().await.map_err(|error| match &error {
+        sqlx::Error::Configuration(_) => OpenError::Server(WRONG_SESSION),
+        error => OpenError::Database(acquire_error(Dialect::OceanBase, error)),
+    })?);
+    Ok(Pools::OceanBase { pool, heartbeats })
+}
+
+fn oceanbase_pool(options: &MySqlConnectOptions, limits: DbLimits, connections: u32) -> MySqlPool {
     let set_up = session_set_up(limits);
-    let pool = MySqlPoolOptions::new()
-        .max_connections(limits.connections_max.max(2))
+    MySqlPoolOptions::new()
+        .max_connections(connections)
         .acquire_timeout(ACQUIRE_WAIT.as_std())
         .test_before_acquire(false)
         .after_connect(move |conn, _| {
@@ -186,16 +210,7 @@ async fn open_oceanbase(options: &MySqlConnectOptions, limits: DbLimits) -> Resu
             // Whatever a borrower left open ends here, before anybody else's statements run in it.
             Box::pin(async move { conn.execute("ROLLBACK").await.map(|_| true) })
         })
-        .connect_lazy_with(
-            options
-                .clone()
-                .statement_cache_capacity(DbLimits::STATEMENTS_CACHED_MAX),
-        );
-    drop(pool.acquire().await.map_err(|error| match &error {
-        sqlx::Error::Configuration(_) => OpenError::Server(WRONG_SESSION),
-        error => OpenError::Database(acquire_error(Dialect::OceanBase, error)),
-    })?);
-    Ok(Pools::OceanBase(pool))
+        .connect_lazy_with(options.clone())
 }
 
 const WRONG_SESSION: &str =

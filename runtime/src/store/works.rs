@@ -21,7 +21,7 @@ use crate::store::tx::Tx;
 statements! {
     /// Texts of this aggregate.
     WorksSql, works {
-        get, lane_live, insert, save, save_fenced, ready, expired, owned, beat_lock, beat, page, page_scope, by_ids, depths, next_due, promote, unsupported,
+        get, lock, lane_live, live, insert, save, save_fenced, ready, expired, owned, beat_lock, beat, page, page_scope, by_ids, depths, next_due, promote, unsupported,
     }
 }
 
@@ -44,6 +44,8 @@ pub struct WorkRow {
     pub scope: ScopeId,
     /// Its payload, a JSON object.
     pub payload: Vec<u8>,
+    /// Whether it waits at the head of its lane; a waiting item that does not has another before it.
+    pub is_waiting_head: bool,
     /// Name of the result, once succeeded.
     pub result_code: Option<String>,
     /// The result, once succeeded: a JSON object.
@@ -122,6 +124,7 @@ fn decode(row: &Row) -> Result<WorkRow, TxError> {
         payload_version: row.small("payload_version")?,
         scope: row.parsed("scope_id", ScopeId::parse)?,
         payload: row.blob("payload")?,
+        is_waiting_head: row.opt_time("ready_at")?.is_some(),
         result_code: row.opt_id("result_code")?,
         result: row.opt_blob("result_payload")?,
         error: row.opt_id("error_category")?.zip(row.opt_id("error_code")?),
@@ -144,13 +147,27 @@ pub async fn get(tx: &mut Tx, id: WorkId) -> Result<Option<WorkRow>, TxError> {
         .transpose()
 }
 
+/// Locks an item. Its lane must be locked already.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn lock(tx: &mut Tx, lane: &Lane, id: WorkId) -> Result<Option<WorkRow>, TxError> {
+    let sql = WorksSql::of(tx.dialect());
+    tx.locks(LockKind::Item, lane.key.as_str());
+    tx.fetch_opt(sql.lock, values![&id.to_string()])
+        .await?
+        .as_ref()
+        .map(decode)
+        .transpose()
+}
+
 /// Locks the live items of a locked lane and answers them with it.
 ///
 /// # Errors
 /// [`TxError::Corrupt`] when the lane's rows contradict each other.
 pub async fn lane_view(tx: &mut Tx, lane: Lane) -> Result<(LaneView, Vec<WorkRow>), TxError> {
     let sql = WorksSql::of(tx.dialect());
-    tx.locks(LockKind::Item, "");
+    tx.locks(LockKind::Item, lane.key.as_str());
     let mut rows = Vec::new();
     if let Some(head) = lane.head {
         for row in tx.fetch(sql.lane_live, values![lane.key.as_str(), head.get()]).await? {
@@ -167,6 +184,19 @@ pub async fn lane_view(tx: &mut Tx, lane: Lane) -> Result<(LaneView, Vec<WorkRow
         .collect();
     let view = LaneView::new(lane, live).map_err(|_| corrupt("lane"))?;
     Ok((view, rows))
+}
+
+/// The live items of a lane in their order, without a lock.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn live(tx: &mut Tx, lane: &LaneKey) -> Result<Vec<WorkRow>, TxError> {
+    let sql = WorksSql::of(tx.dialect());
+    tx.fetch(sql.live, values![lane.as_str(), lane.as_str()])
+        .await?
+        .iter()
+        .map(decode)
+        .collect()
 }
 
 /// A work item to be.
@@ -389,7 +419,7 @@ pub enum Beat {
 pub async fn beat(tx: &mut Tx, id: WorkId, holder: &Holder, until: DbTime) -> Result<Beat, TxError> {
     let sql = WorksSql::of(tx.dialect());
     let id = id.to_string();
-    tx.locks_if_free(LockKind::Item, "");
+    tx.locks(LockKind::Item, "");
     let Some(row) = tx.fetch_opt(sql.beat_lock, values![&id]).await? else {
         return Ok(Beat::Skipped);
     };

@@ -1,1 +1,86 @@
 //! Claiming and running work.
+//!
+//! The claim loop takes only what it has free slots for; each claimed item runs on a task of its own; a heartbeat renews
+//! the leases beside it and stops a run whose lease is lost. The worker alone holds leases and runs transactions: the
+//! executor's side sees only a [`ProcessorHost`](crate::families::ProcessorHost).
+
+mod claim_loop;
+mod executor;
+mod heartbeat;
+mod host;
+mod run;
+mod running;
+mod slots;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use powercontext_core::ids::WorkKind;
+
+pub use executor::{Executor, Inline};
+
+use crate::ledger::Ledger;
+use crate::worker::running::Running;
+
+/// What a worker may do at once, and how long things may take.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    /// Runs at once over all kinds, 1 to 256.
+    pub concurrency: u32,
+    /// The kinds, each with a cap of its own and the longest run from hand-over to end.
+    pub kinds: Vec<KindSettings>,
+    /// Longest pause between two looks for work.
+    pub poll_max: Duration,
+    /// Length of a lease and pause between renewals; `None` where a lease lasts as long as the process.
+    pub lease: Option<LeaseSettings>,
+    /// How long runs may go on after a stop before they are given back.
+    pub grace: Duration,
+}
+
+/// One kind of work in a worker.
+#[derive(Debug, Clone)]
+pub struct KindSettings {
+    /// The kind.
+    pub kind: WorkKind,
+    /// Most runs of it at once; `None` for no cap of its own.
+    pub cap: Option<u32>,
+    /// Longest run.
+    pub timeout: Duration,
+}
+
+/// Leases with a time.
+#[derive(Debug, Clone, Copy)]
+pub struct LeaseSettings {
+    /// Length of a lease.
+    pub length: Duration,
+    /// Pause between renewals; three of them are shorter than a lease.
+    pub heartbeat: Duration,
+}
+
+/// A worker; cheap to clone.
+#[derive(Clone)]
+pub struct Worker(Arc<Inner>);
+
+struct Inner {
+    ledger: Ledger,
+    executor: Arc<dyn Executor>,
+    settings: WorkerSettings,
+    running: Running,
+}
+
+impl Worker {
+    /// A worker of a ledger.
+    pub fn new(ledger: Ledger, executor: Arc<dyn Executor>, settings: WorkerSettings) -> Self {
+        Self(Arc::new(Inner {
+            ledger,
+            executor,
+            settings,
+            running: Running::default(),
+        }))
+    }
+
+    /// How many runs there are now.
+    pub fn in_flight(&self) -> usize {
+        self.0.running.len()
+    }
+}

@@ -4,18 +4,18 @@ use powercontext_core::ids::WorkKind;
 
 /// What one kind does here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Usage {
+pub(super) struct Usage {
     /// The kind.
-    pub kind: WorkKind,
+    pub(super) kind: WorkKind,
     /// Most runs of it at once; `None` for no cap of its own.
-    pub cap: Option<u32>,
+    pub(super) cap: Option<u32>,
     /// Runs of it now.
-    pub running: u32,
+    pub(super) running: u32,
 }
 
 /// How many of each kind to claim. `concurrency` is shared by all; a kind that runs none here may have one beyond it, so
 /// that long runs of one family never keep another out. Kinds are named in rotation, starting at `turn`.
-pub fn wanted(usage: &[Usage], concurrency: u32, turn: usize) -> Vec<(WorkKind, u32)> {
+pub(super) fn wanted(usage: &[Usage], concurrency: u32, turn: usize) -> Vec<(WorkKind, u32)> {
     let running: u32 = usage.iter().map(|kind| kind.running).sum();
     let mut free = concurrency.saturating_sub(running);
     let mut wanted = Vec::new();
@@ -37,11 +37,18 @@ mod tests {
     use super::*;
 
     fn usage(name: &str, cap: Option<u32>, running: u32) -> Usage {
-        Usage { kind: WorkKind::parse(name).expect("valid"), cap, running }
+        Usage {
+            kind: WorkKind::parse(name).expect("valid"),
+            cap,
+            running,
+        }
     }
 
     fn shown(usage: &[Usage], concurrency: u32, turn: usize) -> Vec<(String, u32)> {
-        wanted(usage, concurrency, turn).into_iter().map(|(kind, n)| (kind.to_string(), n)).collect()
+        wanted(usage, concurrency, turn)
+            .into_iter()
+            .map(|(kind, n)| (kind.to_string(), n))
+            .collect()
     }
 
     fn pairs(expected: &[(&str, u32)]) -> Vec<(String, u32)> {

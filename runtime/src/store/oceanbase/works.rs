@@ -7,19 +7,37 @@ pub(crate) const SQL: WorksSql = WorksSql {
 SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
        lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
        claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at
+       created_at, updated_at, completed_at, ready_at
 FROM pc_work_items
 WHERE work_id = ?",
+    lock: "-- works.lock
+SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
+       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
+       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
+       created_at, updated_at, completed_at, ready_at
+FROM pc_work_items
+WHERE work_id = ?
+FOR UPDATE",
     lane_live: "-- works.lane_live
 SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
        lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
        claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at
+       created_at, updated_at, completed_at, ready_at
 FROM pc_work_items
 WHERE lane_key = ? AND lane_sequence >= ? AND status NOT IN ('succeeded', 'cancelled')
 ORDER BY lane_sequence
 LIMIT 4
 FOR UPDATE",
+    live: "-- works.live
+SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
+       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
+       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
+       created_at, updated_at, completed_at, ready_at
+FROM pc_work_items
+WHERE lane_key = ? AND lane_sequence >= (SELECT head_sequence FROM pc_work_lanes WHERE lane_key = ?)
+  AND status NOT IN ('succeeded', 'cancelled')
+ORDER BY lane_sequence
+LIMIT 4",
     insert: "-- works.insert
 INSERT INTO pc_work_items (work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status,
                            available_at, ready_at, max_attempts, created_at, updated_at)
@@ -68,7 +86,7 @@ WHERE work_id = ? AND lease_owner = ? AND lease_fence = ? AND status IN ('runnin
 SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
        lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
        claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at
+       created_at, updated_at, completed_at, ready_at
 FROM pc_work_items
 WHERE kind IN (?, ?) AND (? IS NULL OR status = ?)
   AND (created_at < ? OR (created_at = ? AND work_id < ?))
@@ -78,7 +96,7 @@ LIMIT ?",
 SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
        lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
        claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at
+       created_at, updated_at, completed_at, ready_at
 FROM pc_work_items
 WHERE scope_id = ? AND kind IN (?, ?) AND (? IS NULL OR status = ?)
   AND (created_at < ? OR (created_at = ? AND work_id < ?))
@@ -88,7 +106,7 @@ LIMIT ?",
 SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
        lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
        claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at
+       created_at, updated_at, completed_at, ready_at
 FROM pc_work_items
 WHERE work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     depths: "-- works.depths

@@ -1,0 +1,323 @@
+//! The use cases of the HTTP surface over the ledger and the Memory family.
+//!
+//! Nothing is decided here: a method calls one use case and turns its outcome into a view. Every transaction runs on a
+//! task of its own, so a client that goes away in the middle loses nothing that was acknowledged.
+
+mod convert;
+mod health;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use powercontext_core::ids::{ScopeId, SourceType, WorkId};
+use powercontext_core::memory::citation::memory_ref;
+use powercontext_core::memory::{Edit, MemoryCitation, Reason};
+use powercontext_core::operation::OperationKind;
+use powercontext_core::refs::{Position, Revision, SourceRef};
+use serde_json::json;
+
+use crate::api::app::{
+    App, AppError, Capabilities, Captured, ChangesView, Check, EntriesView, EntryRetirement, EntryRevision, EntryView,
+    FlushStart, HitView, MutationView, NewEntry, NewSource, OperationFilter, OperationPage, OperationStatus,
+    OperationView, Principal, RevisionView, Search, SearchMode, SearchView, Waited,
+};
+use crate::families::memory::{edit, read};
+use crate::inference::readiness::Readiness;
+use crate::ledger::{self, FlushRequest, Flushed, KindSpec, Ledger, PageRequest, Waiters};
+use crate::store::{TxError, TxName, cursors, sources};
+use convert::{edit_error, flush_error, internal, operation_view, operator_error, tx_error};
+
+/// The application of a process that holds a ledger.
+pub struct LedgerApp {
+    ledger: Ledger,
+    waiters: Waiters,
+    memory: KindSpec,
+    provider: Option<Arc<Readiness>>,
+}
+
+impl LedgerApp {
+    /// An application; `provider` is the model of this process, `None` where no model is configured.
+    pub fn new(ledger: Ledger, waiters: Waiters, memory: KindSpec, provider: Option<Arc<Readiness>>) -> Self {
+        Self {
+            ledger,
+            waiters,
+            memory,
+            provider,
+        }
+    }
+
+    /// Cursor and journal head of a scope's Memory.
+    async fn pending(&self, scope: &ScopeId) -> Result<(Position, Position), TxError> {
+        let key = Arc::new((scope.clone(), self.memory.binding.clone()));
+        let pending = self.ledger.db().read_with(TxName::Load, &key, |tx, (scope, binding)| {
+            Box::pin(async move {
+                let cursor = cursors::get(tx, scope, binding).await?;
+                Ok((cursor.sequence, sources::head(tx, scope).await?))
+            })
+        });
+        pending.await
+    }
+
+    async fn idle(&self, scope: &ScopeId, cursor: Position) -> Result<FlushStart, AppError> {
+        let memory = read::head(self.ledger.db(), scope).await.map_err(tx_error)?;
+        Ok(FlushStart::Idle {
+            cursor,
+            memory: memory.map(memory_ref),
+        })
+    }
+
+    async fn edit(&self, scope: &ScopeId, edit: Edit, reason: Option<Reason>) -> Result<MutationView, AppError> {
+        let changed = edit::edit(self.ledger.db(), scope, edit, reason)
+            .await
+            .map_err(edit_error)?;
+        let entry = EntryView {
+            revision: changed.revision,
+            entry: changed.entry,
+        };
+        Ok(MutationView {
+            memory: memory_ref(changed.revision),
+            entry: Some(entry),
+        })
+    }
+}
+
+#[async_trait]
+impl App for LedgerApp {
+    async fn capture(&self, _by: Principal, source: NewSource) -> Result<Captured, AppError> {
+        let reference = SourceRef {
+            name: SourceType::content(),
+            source_id: source.source_id,
+        };
+        let new = ledger::NewSource::native(source.scope_id, reference.clone(), source.content, source.metadata);
+        match ledger::capture(self.ledger.db(), new).await {
+            Ok(captured) => Ok(Captured {
+                source: reference,
+                position: captured.position,
+            }),
+            Err(ledger::CaptureError::Conflict) => Err(AppError::SourceConflict),
+            Err(ledger::CaptureError::Tx(error)) => Err(tx_error(error)),
+        }
+    }
+
+    async fn flush_begin(&self, by: Principal, scope_id: &ScopeId) -> Result<FlushStart, AppError> {
+        if self.provider.is_none() {
+            let (cursor, head) = self.pending(scope_id).await.map_err(tx_error)?;
+            return if head <= cursor {
+                self.idle(scope_id, cursor).await
+            } else {
+                Err(AppError::CapabilityNotSupported("extract"))
+            };
+        }
+        let payload = json!({"requester": {"type": by.kind(), "id": by.id()}});
+        let request = FlushRequest {
+            kind: self.memory.kind.clone(),
+            scope: scope_id.clone(),
+            payload,
+        };
+        match self.ledger.flush(request).await.map_err(flush_error)? {
+            Flushed::Idle { cursor, .. } => self.idle(scope_id, cursor).await,
+            Flushed::Blocked { head } => Ok(FlushStart::Blocked { id: head }),
+            Flushed::Accepted { id, .. } => Ok(FlushStart::Admitted { id }),
+        }
+    }
+
+    async fn wait_operation(&self, id: WorkId, budget: Duration) -> Result<Waited, AppError> {
+        match self.waiters.wait(id, budget).await.map_err(tx_error)? {
+            None => Err(AppError::OperationNotFound),
+            Some(ledger::Waited::HeadFailed { head }) => Ok(Waited::HeadFailed { head }),
+            Some(ledger::Waited::Seen(row)) => {
+                let view = operation_view(&row)?;
+                Ok(if view.status.is_terminal() {
+                    Waited::Ended(view)
+                } else {
+                    Waited::Pending(view)
+                })
+            }
+        }
+    }
+
+    async fn operation(&self, id: WorkId) -> Result<OperationView, AppError> {
+        let row = self.ledger.operation(id).await.map_err(tx_error)?;
+        operation_view(&row.ok_or(AppError::OperationNotFound)?)
+    }
+
+    async fn list_operations(
+        &self,
+        filter: OperationFilter,
+        page: OperationPage,
+    ) -> Result<Vec<OperationView>, AppError> {
+        let request = PageRequest {
+            scope: filter.scope_id,
+            kind: filter.kind,
+            status: filter.status.map(OperationStatus::wire),
+            before: page.after.map(|cursor| (cursor.created_at, cursor.id)),
+            limit: page.limit,
+        };
+        let page = self.ledger.operations(request).await.map_err(tx_error)?;
+        page.rows.iter().map(operation_view).collect()
+    }
+
+    async fn cancel(&self, _by: Principal, id: WorkId, expected_version: u64) -> Result<OperationView, AppError> {
+        operation_view(&self.ledger.cancel(id, expected_version).await.map_err(operator_error)?)
+    }
+
+    async fn retry(&self, _by: Principal, id: WorkId, expected_version: u64) -> Result<OperationView, AppError> {
+        operation_view(&self.ledger.retry(id, expected_version).await.map_err(operator_error)?)
+    }
+
+    async fn remember(&self, _by: Principal, entry: NewEntry) -> Result<MutationView, AppError> {
+        let NewEntry {
+            scope_id,
+            kind,
+            text,
+            reason,
+            expected_revision,
+        } = entry;
+        self.edit(
+            &scope_id,
+            Edit::Remember {
+                kind,
+                text,
+                expected: expected_revision,
+            },
+            reason,
+        )
+        .await
+    }
+
+    async fn search(&self, search: Search) -> Result<SearchView, AppError> {
+        let found = read::search(self.ledger.db(), &search.scope_id, &search.query, search.limit).await;
+        let found = found.map_err(|error| match error {
+            read::SearchError::HeadMoves => AppError::RevisionConflict,
+            read::SearchError::Tx(error) => tx_error(error),
+        })?;
+        let Some(revision) = found.revision else {
+            return Ok(SearchView {
+                memory: None,
+                mode: None,
+                hits: Vec::new(),
+            });
+        };
+        match search.mode {
+            SearchMode::Auto | SearchMode::Fts => {}
+            SearchMode::Vector | SearchMode::Hybrid => {
+                return Err(AppError::CapabilityNotSupported(search.mode.wire()));
+            }
+        }
+        let matched_by = |rankings: Vec<read::Ranking>| rankings.iter().map(|_| SearchMode::Fts).collect();
+        let hit = |hit: read::Hit| HitView {
+            citation: hit.citation,
+            text: hit.text,
+            score: hit.score,
+            matched_by: matched_by(hit.matched_by),
+        };
+        let hits = found.hits.into_iter().map(hit).collect();
+        Ok(SearchView {
+            memory: Some(memory_ref(revision)),
+            mode: Some(SearchMode::Fts),
+            hits,
+        })
+    }
+
+    async fn list_entries(&self, scope_id: &ScopeId, include_inactive: bool) -> Result<EntriesView, AppError> {
+        let found = read::entries(self.ledger.db(), scope_id, include_inactive)
+            .await
+            .map_err(tx_error)?;
+        let entries = match found.revision {
+            Some(revision) => found
+                .entries
+                .into_iter()
+                .map(|entry| EntryView { revision, entry })
+                .collect(),
+            None => Vec::new(),
+        };
+        Ok(EntriesView {
+            memory: found.revision.map(memory_ref),
+            entries,
+        })
+    }
+
+    async fn get_entry(&self, scope_id: &ScopeId, citation: &MemoryCitation) -> Result<EntryView, AppError> {
+        let entry = read::entry(self.ledger.db(), scope_id, citation)
+            .await
+            .map_err(|error| match error {
+                read::EntryError::NoMemory => AppError::ArtifactNotFound,
+                read::EntryError::NoEntry => AppError::MemoryNotFound,
+                read::EntryError::Tx(error) => tx_error(error),
+            })?;
+        Ok(EntryView {
+            revision: citation.memory_ref.revision,
+            entry,
+        })
+    }
+
+    async fn revise(&self, _by: Principal, revision: EntryRevision) -> Result<MutationView, AppError> {
+        let EntryRevision {
+            scope_id,
+            citation,
+            kind,
+            text,
+            reason,
+        } = revision;
+        self.edit(&scope_id, Edit::Revise { citation, kind, text }, reason)
+            .await
+    }
+
+    async fn retire(&self, _by: Principal, retirement: EntryRetirement) -> Result<MutationView, AppError> {
+        let EntryRetirement {
+            scope_id,
+            citation,
+            reason,
+        } = retirement;
+        self.edit(&scope_id, Edit::Retire { citation }, reason).await
+    }
+
+    async fn changes(&self, scope_id: &ScopeId, since: Option<u64>) -> Result<ChangesView, AppError> {
+        let changes = read::changes(self.ledger.db(), scope_id, since.unwrap_or(0))
+            .await
+            .map_err(|error| match error {
+                read::ChangesError::UnknownRevision => AppError::ArtifactNotFound,
+                read::ChangesError::Tx(error) => tx_error(error),
+            })?;
+        let revision = |(at, changes): (Revision, _)| RevisionView {
+            memory_ref: memory_ref(at),
+            changes,
+        };
+        let revisions = changes.revisions.into_iter().map(revision).collect();
+        Ok(ChangesView {
+            memory: changes.revision.map(memory_ref),
+            revisions,
+        })
+    }
+
+    async fn readiness(&self) -> Vec<Check> {
+        health::checks(&self.ledger, self.provider.as_deref()).await
+    }
+
+    async fn capabilities(&self) -> Result<Capabilities, AppError> {
+        Ok(Capabilities {
+            source_types: vec!["content"],
+            artifact_families: vec!["memory"],
+            memory_extraction: self.provider.is_some(),
+            experience_generation: false,
+            managed_skill_generation: false,
+            external_skill_registry: false,
+            handoff_generation: false,
+            search_modes: vec![SearchMode::Auto, SearchMode::Fts],
+        })
+    }
+}
+
+/// Public kinds need a payload of their own in the result; this keeps the compiler asking when one is added.
+const fn is_memory(kind: OperationKind) -> bool {
+    match kind {
+        OperationKind::MemoryFlush => true,
+        OperationKind::ExperienceIncubation => false,
+    }
+}
+
+/// A stored result that does not have the form of its kind.
+fn broken_result() -> AppError {
+    internal("a stored result does not have the form of its kind")
+}

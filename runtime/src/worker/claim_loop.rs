@@ -1,0 +1,247 @@
+//! The claim loop: takes due work into free slots, sleeps when there is none, drains when it must stop.
+//!
+//! Where leases have a time the loop polls with a growing pause, because other processes make work too. Where the process
+//! is alone (SQLite) it reads nothing while idle: it sleeps until the next item is due or somebody here makes work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use powercontext_core::ids::WorkId;
+use powercontext_core::work::WorkState;
+
+use crate::ledger::{Claim, Claimed};
+use crate::rt;
+use crate::store::TxError;
+use crate::worker::Worker;
+use crate::worker::run::Run;
+use crate::worker::running::{RunHandle, Stop};
+use crate::worker::slots::{Usage, wanted};
+
+/// Shortest pause between two looks for work.
+const POLL_MIN: Duration = Duration::from_millis(10);
+/// A freed slot waits this long for others, so that one claim refills them together.
+const LINGER: Duration = Duration::from_millis(2);
+/// Longest sleep of an idle process that is alone: nothing depends on waking earlier.
+const IDLE_MAX: Duration = Duration::from_hours(1);
+/// How long runs that were given back may take to say so.
+const RELEASE_MAX: Duration = Duration::from_secs(10);
+
+/// What the loop remembers from one look to the next.
+struct Loop {
+    turn: usize,
+    pause: Duration,
+    adopt: bool,
+    recovered_at: Option<Instant>,
+    ended: (mpsc::Sender<WorkId>, mpsc::Receiver<WorkId>),
+    cancels: broadcast::Receiver<WorkId>,
+}
+
+impl Worker {
+    /// Claims and runs work until `stop`, then drains.
+    pub async fn run(&self, stop: CancellationToken) {
+        let beats = CancellationToken::new();
+        let heart = self.0.settings.lease.map(|lease| {
+            let (worker, beats) = (self.clone(), beats.clone());
+            rt::spawn(async move { worker.heartbeats(lease, beats).await })
+        });
+        let slots = self.0.settings.concurrency as usize + self.0.settings.kinds.len();
+        let mut state = Loop {
+            turn: 0,
+            pause: POLL_MIN,
+            adopt: false,
+            recovered_at: None,
+            ended: mpsc::channel(slots.max(1)),
+            cancels: self.0.ledger.signals().cancels.subscribe(),
+        };
+        while !stop.is_cancelled() {
+            let work = self.0.ledger.signals().work.notified();
+            let pause = self.look(&mut state).await;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(id) = state.ended.1.recv() => self.reap(&mut state, id).await,
+                signal = state.cancels.recv() => self.cancelled(signal).await,
+                () = work => state.pause = POLL_MIN,
+                () = rt::sleep(pause) => {}
+            }
+        }
+        self.drain(&mut state).await;
+        beats.cancel();
+        if let Some(heart) = heart {
+            // It ends by itself now; a panic there was reported by its own hook.
+            let _ = heart.await;
+        }
+    }
+
+    async fn reap(&self, state: &mut Loop, id: WorkId) {
+        self.0.running.remove(id);
+        state.pause = POLL_MIN;
+        rt::sleep(LINGER).await;
+        while let Ok(id) = state.ended.1.try_recv() {
+            self.0.running.remove(id);
+        }
+    }
+
+    async fn cancelled(&self, signal: Result<WorkId, broadcast::error::RecvError>) {
+        if let Ok(id) = signal {
+            return self.cancel_requested(id);
+        }
+        // Too many at once for the channel: the marks are in the rows.
+        for handle in self.0.running.all() {
+            match self.0.ledger.work(*handle.held.key()).await {
+                Ok(Some(row)) if matches!(row.item.state, WorkState::Cancelling(_)) => handle.stop(Stop::Operator),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(error = %error, "a cancel mark could not be read; the run's end will meet it")
+                }
+            }
+        }
+    }
+
+    /// One look for work; how long to sleep unless something happens.
+    async fn look(&self, state: &mut Loop) -> Duration {
+        let before = rt::now();
+        match self.take(state, before).await {
+            Ok(0) => self.idle_pause(state).await,
+            Ok(_) => {
+                state.pause = POLL_MIN;
+                Duration::ZERO
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, "looking for work failed; trying again");
+                state.adopt |= matches!(error, TxError::Unknown | TxError::Down(_));
+                state.pause = (state.pause * 2).clamp(POLL_MIN * 10, self.0.settings.poll_max.max(POLL_MIN * 10));
+                state.pause
+            }
+        }
+    }
+
+    async fn take(&self, state: &mut Loop, before: Instant) -> Result<usize, TxError> {
+        let ledger = &self.0.ledger;
+        let is_due = state
+            .recovered_at
+            .is_none_or(|at| before >= at + self.0.settings.poll_max);
+        if self.0.settings.lease.is_some() && is_due {
+            ledger.recover().await?;
+            state.recovered_at = Some(before);
+        }
+        let mut claimed = Vec::new();
+        if state.adopt {
+            let running = self.0.running.all().iter().map(|handle| *handle.held.key()).collect();
+            claimed = ledger.adopt(running).await?;
+            state.adopt = false;
+        }
+        let usage = self.usage();
+        let kinds = wanted(&usage, self.0.settings.concurrency, state.turn);
+        state.turn = state.turn.wrapping_add(1);
+        if claimed.is_empty() && !kinds.is_empty() {
+            claimed = ledger.claim(&Claim { kinds }).await?;
+        }
+        let taken = claimed.len();
+        for claimed in claimed {
+            self.start(claimed, before, &state.ended.0);
+        }
+        Ok(taken)
+    }
+
+    fn usage(&self) -> Vec<Usage> {
+        let running = self.0.running.all();
+        let kinds = self
+            .0
+            .settings
+            .kinds
+            .iter()
+            .filter(|settings| self.0.executor.knows(&settings.kind));
+        kinds
+            .map(|settings| {
+                let running = running.iter().filter(|handle| handle.kind == settings.kind).count();
+                let running = u32::try_from(running).unwrap_or(u32::MAX);
+                Usage {
+                    kind: settings.kind.clone(),
+                    cap: settings.cap,
+                    running,
+                }
+            })
+            .collect()
+    }
+
+    async fn idle_pause(&self, state: &mut Loop) -> Duration {
+        if self.0.settings.lease.is_some() {
+            let pause = state.pause;
+            state.pause = (state.pause * 2).min(self.0.settings.poll_max.max(POLL_MIN));
+            return pause;
+        }
+        if wanted(&self.usage(), self.0.settings.concurrency, 0).is_empty() {
+            return IDLE_MAX;
+        }
+        match self.0.ledger.next_due().await {
+            Ok(due) => due.map_or(IDLE_MAX, |span| span.as_std().clamp(POLL_MIN, IDLE_MAX)),
+            Err(error) => {
+                tracing::warn!(error = %error, "reading the next due time failed; trying again");
+                self.0.settings.poll_max
+            }
+        }
+    }
+
+    fn start(&self, claimed: Claimed, before: Instant, ended: &mpsc::Sender<WorkId>) {
+        let settings = self
+            .0
+            .settings
+            .kinds
+            .iter()
+            .find(|settings| settings.kind == claimed.kind);
+        let Some(timeout) = settings.map(|settings| settings.timeout) else {
+            return;
+        };
+        let trusted_until = self.0.settings.lease.map(|lease| before + lease.length);
+        let id = *claimed.held.key();
+        let handle = Arc::new(RunHandle::new(
+            claimed.held.clone(),
+            claimed.kind.clone(),
+            trusted_until,
+        ));
+        self.0.running.insert(Arc::clone(&handle));
+        let run = Run {
+            ledger: self.0.ledger.clone(),
+            executor: Arc::clone(&self.0.executor),
+            claimed,
+            handle,
+            timeout,
+        };
+        let ended = ended.clone();
+        rt::spawn(async move {
+            run.execute().await;
+            // The loop that would hear this may be gone; then nobody counts slots any more.
+            let _ = ended.send(id).await;
+        });
+    }
+
+    /// Lets runs go on for the grace, then gives back what still runs. Heartbeats go on beside it.
+    async fn drain(&self, state: &mut Loop) {
+        let grace = rt::now() + self.0.settings.grace;
+        self.await_runs(state, grace).await;
+        for handle in self.0.running.all() {
+            handle.stop(Stop::Drain);
+        }
+        self.await_runs(state, rt::now() + RELEASE_MAX).await;
+        let left = self.0.running.len();
+        if left > 0 {
+            tracing::warn!(left, "runs did not end in time; their leases will expire");
+        }
+    }
+
+    async fn await_runs(&self, state: &mut Loop, until: Instant) {
+        while self.0.running.len() > 0 {
+            tokio::select! {
+                biased;
+                Some(id) = state.ended.1.recv() => self.0.running.remove(id),
+                signal = state.cancels.recv() => self.cancelled(signal).await,
+                () = rt::sleep_until(until) => return,
+            }
+        }
+    }
+}

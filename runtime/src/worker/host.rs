@@ -1,0 +1,127 @@
+//! The worker's end of a family's only door: reads from the store, writes under the run's lease.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use powercontext_core::fail::FailCode;
+use powercontext_core::refs::Position;
+
+use crate::families::memory::{commit, read};
+use crate::families::{
+    self, Committed, DomainWrite, HostError, Load, Loaded, ProcessorHost, Reserve, Reserved, Search, SearchHit,
+};
+use crate::ledger::{self, Claimed, Ledger};
+use crate::store::{Tx, TxError, TxName, cursors};
+
+/// Answers one run from the store.
+pub(super) struct StoreHost {
+    ledger: Ledger,
+    claimed: Claimed,
+}
+
+impl StoreHost {
+    /// The host of a claimed item.
+    pub(super) fn new(ledger: Ledger, claimed: Claimed) -> Self {
+        Self { ledger, claimed }
+    }
+
+    fn belongs(&self, write: &DomainWrite) -> Result<(), HostError> {
+        let DomainWrite::Memory(memory) = write;
+        // A run may write its own scope and no other, whatever its executor sends.
+        if memory.scope == self.claimed.scope {
+            Ok(())
+        } else {
+            Err(HostError::Refused(FailCode::Unhandled))
+        }
+    }
+}
+
+#[async_trait]
+impl ProcessorHost for StoreHost {
+    async fn load(&self, request: Load) -> Result<Loaded, HostError> {
+        read::load(self.ledger.db(), &self.claimed.scope, request)
+            .await
+            .map_err(host_error)
+    }
+
+    async fn search(&self, request: Search) -> Result<Vec<SearchHit>, HostError> {
+        let found = read::search(self.ledger.db(), &self.claimed.scope, &request.query, request.limit).await;
+        let hits = found.map_err(|error| match error {
+            read::SearchError::HeadMoves => HostError::Conflict(FailCode::HeadChanged),
+            read::SearchError::Tx(error) => host_error(error),
+        })?;
+        let hit = |hit: read::Hit| SearchHit {
+            citation: hit.citation,
+            text: hit.text,
+            score: hit.score,
+        };
+        Ok(hits.hits.into_iter().map(hit).collect())
+    }
+
+    async fn reserve(&self, _request: Reserve) -> Result<Reserved, HostError> {
+        // Memory has no allowance of its own: its one request a window is bounded by the item's budget of attempts.
+        Ok(Reserved::Granted)
+    }
+
+    async fn commit_window(&self, write: DomainWrite) -> Result<Committed, HostError> {
+        self.belongs(&write)?;
+        self.ledger
+            .commit_window(&self.claimed, Arc::new(FamilyWrite(write)))
+            .await
+            .map_err(host_error)?;
+        let binding = self
+            .ledger
+            .kinds()
+            .get(&self.claimed.kind)
+            .map(|spec| spec.binding.clone());
+        let binding = binding.ok_or(HostError::Refused(FailCode::Unhandled))?;
+        let key = Arc::new((self.claimed.scope.clone(), binding));
+        let cursor = self.ledger.db().read_with(TxName::Load, &key, |tx, (scope, binding)| {
+            Box::pin(cursors::get(tx, scope, binding))
+        });
+        Ok(Committed {
+            cursor: cursor.await.map_err(host_error)?,
+        })
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
+fn host_error(error: TxError) -> HostError {
+    match error {
+        TxError::Refused(code @ (FailCode::CursorChanged | FailCode::HeadChanged)) => HostError::Conflict(code),
+        TxError::Refused(FailCode::CancelRequested) => HostError::Cancelled,
+        TxError::Refused(code) => HostError::Refused(code),
+        TxError::Fenced(_) => HostError::LeaseLost,
+        _ => HostError::Unavailable,
+    }
+}
+
+/// A family's write as the ledger takes it.
+pub(super) struct FamilyWrite(DomainWrite);
+
+impl FamilyWrite {
+    /// A family's end as the ledger takes it.
+    pub(super) fn done(done: &families::Done) -> ledger::Done {
+        let write = done
+            .write
+            .clone()
+            .map(|write| Arc::new(Self(write)) as Arc<dyn ledger::DomainWrite>);
+        ledger::Done {
+            write,
+            head_read: done.reached.journal_head,
+            cursor: done.reached.cursor,
+            code: done.result.code.as_str(),
+            result: done.result.payload.clone(),
+        }
+    }
+}
+
+#[async_trait]
+impl ledger::DomainWrite for FamilyWrite {
+    async fn apply(&self, tx: &mut Tx) -> Result<Position, TxError> {
+        let DomainWrite::Memory(write) = &self.0;
+        let applied = commit::apply(tx, write).await?;
+        let cursor = applied.cursor.ok_or(TxError::Refused(FailCode::Unhandled))?;
+        Ok(cursor.sequence)
+    }
+}

@@ -1,0 +1,140 @@
+//! One run from hand-over to its recorded end.
+//!
+//! The family's code runs on a task of its own, so that its panic is a failed attempt and nothing more. Its end is written
+//! as often as it takes while the lease can be trusted; after that somebody else decides about the item (I10).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use powercontext_core::fail::FailCode;
+
+use crate::families;
+use crate::ledger::{Claimed, Ended, Ledger};
+use crate::rt;
+use crate::store::{FenceLost, TxError};
+use crate::worker::executor::Executor;
+use crate::worker::host::{FamilyWrite, StoreHost};
+use crate::worker::running::{RunHandle, Stop};
+
+/// Pauses between tries to write an end that the database does not take just now.
+const END_PAUSE_MIN: Duration = Duration::from_millis(50);
+const END_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long an end is tried where a lease has no time of its own.
+const END_TRIES_FOR: Duration = Duration::from_mins(2);
+
+/// How the family's part ended.
+enum End {
+    Done(Box<families::Done>),
+    Failed(FailCode),
+    Conflict(FailCode),
+    Released,
+    /// Nobody may write anything about the item here any more.
+    Lost,
+}
+
+/// A claimed item in execution.
+pub(super) struct Run {
+    pub(super) ledger: Ledger,
+    pub(super) executor: Arc<dyn Executor>,
+    pub(super) claimed: Claimed,
+    pub(super) handle: Arc<RunHandle>,
+    pub(super) timeout: Duration,
+}
+
+impl Run {
+    /// Runs the item and records its end.
+    pub(super) async fn execute(self) -> Ended {
+        let end = self.family().await;
+        let ended = self.record(end).await;
+        tracing::info!(
+            kind = self.claimed.kind.as_str(),
+            work_id = %self.claimed.held.key(),
+            attempt = self.claimed.attempt.get(),
+            ended = ended.label(),
+            "an attempt ended"
+        );
+        ended
+    }
+
+    async fn family(&self) -> End {
+        if !serde_json::from_slice::<serde_json::Value>(&self.claimed.payload).is_ok_and(|payload| payload.is_object())
+        {
+            return End::Failed(FailCode::InvalidPayload);
+        }
+        let host: Arc<dyn families::ProcessorHost> =
+            Arc::new(StoreHost::new(self.ledger.clone(), self.claimed.clone()));
+        let (executor, cancel) = (Arc::clone(&self.executor), self.handle.cancel.clone());
+        let (kind, scope) = (self.claimed.kind.clone(), self.claimed.scope.clone());
+        let mut task = rt::spawn(async move { executor.run(&kind, &scope, host, &cancel).await });
+        let result = tokio::select! {
+            biased;
+            () = self.handle.cancel.raised() => None,
+            result = &mut task => Some(result),
+            () = rt::sleep(self.timeout) => { self.handle.stop(Stop::Timeout); None }
+        };
+        let Some(result) = result else {
+            task.abort();
+            // Its end is awaited, so that nothing of this run goes on beside the next one.
+            let _ = task.await;
+            return self.stopped();
+        };
+        match result {
+            Ok(Ok(done)) => End::Done(Box::new(done)),
+            Ok(Err(code @ (FailCode::CursorChanged | FailCode::HeadChanged))) => End::Conflict(code),
+            Ok(Err(FailCode::LeaseExpired)) => End::Lost,
+            Ok(Err(code)) => End::Failed(code),
+            Err(_) => End::Failed(FailCode::Unhandled),
+        }
+    }
+
+    fn stopped(&self) -> End {
+        match self.handle.stopped() {
+            Some(Stop::Operator) | None => End::Failed(FailCode::CancelRequested),
+            Some(Stop::Drain) => End::Released,
+            Some(Stop::LeaseLost) => End::Lost,
+            Some(Stop::Timeout) => End::Failed(FailCode::WorkerTimeout),
+        }
+    }
+
+    /// Writes the end until the database has taken it or the lease cannot be trusted any more.
+    async fn record(&self, mut end: End) -> Ended {
+        let give_up = rt::now() + END_TRIES_FOR;
+        let mut pause = END_PAUSE_MIN;
+        loop {
+            let error = match self.write(&end).await {
+                Ok(ended) => return ended,
+                Err(error) => error,
+            };
+            match error {
+                TxError::Refused(code @ (FailCode::CursorChanged | FailCode::HeadChanged)) => end = End::Conflict(code),
+                TxError::Busy(_) | TxError::Down(_) | TxError::Unknown => {
+                    if rt::now() >= self.handle.trusted_until().unwrap_or(give_up) {
+                        return Ended::Lost;
+                    }
+                    tracing::warn!(error = %error, "the end of an attempt could not be written yet; trying again");
+                    rt::sleep(pause).await;
+                    pause = (pause * 2).min(END_PAUSE_MAX);
+                }
+                TxError::Fenced(FenceLost::Item | FenceLost::Lease | FenceLost::Term) => return Ended::Lost,
+                error if matches!(end, End::Done(_)) => {
+                    tracing::error!(error = %error, "the result of an attempt was refused by the database");
+                    end = End::Failed(FailCode::Unhandled);
+                }
+                error => {
+                    tracing::error!(error = %error, "the end of an attempt was refused by the database");
+                    return Ended::Lost;
+                }
+            }
+        }
+    }
+
+    async fn write(&self, end: &End) -> Result<Ended, TxError> {
+        match end {
+            End::Done(done) => self.ledger.finish(&self.claimed, FamilyWrite::done(done)).await,
+            End::Failed(code) => self.ledger.fail(&self.claimed, *code).await,
+            End::Conflict(code) => self.ledger.conflict(&self.claimed, *code).await,
+            End::Released => self.ledger.release(&self.claimed).await,
+            End::Lost => Ok(Ended::Lost),
+        }
+    }
+}

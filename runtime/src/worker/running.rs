@@ -1,0 +1,102 @@
+//! The runs of this process: who they are, how to stop them, and until when their leases can be trusted.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use powercontext_core::ids::{WorkId, WorkKind};
+use powercontext_core::lease::Held;
+use tokio::time::Instant;
+
+use crate::families::Cancel;
+
+/// Why a run was stopped from outside. The first reason stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// An operator asked for the end.
+    Operator,
+    /// The worker stops and the grace is over.
+    Drain,
+    /// The lease is lost, or can no longer be trusted.
+    LeaseLost,
+    /// The run took longer than its kind may.
+    Timeout,
+}
+
+/// One run, seen from outside.
+#[derive(Debug)]
+pub(super) struct RunHandle {
+    pub(super) held: Held<WorkId>,
+    pub(super) kind: WorkKind,
+    pub(super) cancel: Cancel,
+    stop: OnceLock<Stop>,
+    trusted_until: Mutex<Option<Instant>>,
+}
+
+impl RunHandle {
+    /// A run whose lease can be trusted until `trusted_until`, counted from before the claim was sent; `None` where a lease
+    /// has no time.
+    pub(super) fn new(held: Held<WorkId>, kind: WorkKind, trusted_until: Option<Instant>) -> Self {
+        let (cancel, stop) = (Cancel::new(), OnceLock::new());
+        Self {
+            held,
+            kind,
+            cancel,
+            stop,
+            trusted_until: Mutex::new(trusted_until),
+        }
+    }
+
+    /// Stops the run.
+    pub(super) fn stop(&self, why: Stop) {
+        // A run that is being stopped already keeps its first reason.
+        let _ = self.stop.set(why);
+        self.cancel.raise();
+    }
+
+    /// Why the run was stopped, if it was.
+    pub(super) fn stopped(&self) -> Option<Stop> {
+        self.stop.get().copied()
+    }
+
+    /// The lease was renewed by a heartbeat sent at `sent`.
+    pub(super) fn renewed(&self, sent: Instant, lease: Duration) {
+        *lock(&self.trusted_until) = Some(sent + lease);
+    }
+
+    /// Until when the lease can be trusted; `None` where it has no time.
+    pub(super) fn trusted_until(&self) -> Option<Instant> {
+        *lock(&self.trusted_until)
+    }
+}
+
+/// Every run of this process.
+#[derive(Debug, Default)]
+pub(super) struct Running(Mutex<BTreeMap<WorkId, Arc<RunHandle>>>);
+
+impl Running {
+    pub(super) fn insert(&self, handle: Arc<RunHandle>) {
+        lock(&self.0).insert(*handle.held.key(), handle);
+    }
+
+    pub(super) fn remove(&self, id: WorkId) {
+        lock(&self.0).remove(&id);
+    }
+
+    pub(super) fn get(&self, id: WorkId) -> Option<Arc<RunHandle>> {
+        lock(&self.0).get(&id).cloned()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<RunHandle>> {
+        lock(&self.0).values().cloned().collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code panics between two writes under these locks, so what they guard is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
