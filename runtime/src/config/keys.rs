@@ -1,0 +1,232 @@
+//! The table: every setting with its group, default, rule and meaning.
+//!
+//! A setting that is not here is not read. The meaning is the setting's doc comment; units stand in the rule. The order is
+//! that of the reference and of the faults.
+
+use std::borrow::Cow;
+
+use super::names::{BaseUrl, DatabaseKind, ExtractionProfile, Folder, Host, Location, LogFormat, Model};
+use super::rule::{Flag, Label, Millis, OneOf, Rule, Seconds, Secret, Whole};
+
+/// Prefix of all variables of the server but the few that other programs share.
+pub const PREFIX: &str = "POWERCONTEXT_SERVER_";
+
+/// What holds when nobody sets a setting.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Default {
+    /// As if this text were set.
+    Text(&'static str),
+    /// Unset is a value of its own; this says which.
+    Unset(&'static str),
+}
+
+/// A setting.
+pub(super) struct Key<R: 'static> {
+    pub(super) name: &'static str,
+    pub(super) rule: R,
+    pub(super) default: Default,
+    pub(super) help: &'static [&'static str],
+}
+
+/// A setting, as the reference shows it.
+pub(super) trait Documented: Sync {
+    fn name(&self) -> &'static str;
+    fn accepted(&self) -> Cow<'static, str>;
+    fn default(&self) -> Default;
+    fn help(&self) -> &'static [&'static str];
+}
+
+impl<R: Rule> Documented for Key<R> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn accepted(&self) -> Cow<'static, str> {
+        self.rule.accepted()
+    }
+
+    fn default(&self) -> Default {
+        self.default
+    }
+
+    fn help(&self) -> &'static [&'static str] {
+        self.help
+    }
+}
+
+/// Settings under one heading.
+pub(super) struct Group {
+    pub(super) title: &'static str,
+    pub(super) keys: &'static [&'static dyn Documented],
+}
+
+macro_rules! keys {
+    ($($title:literal { $($(#[doc = $help:literal])+ $key:ident $(as $name:literal)?: $rule:ty = $value:expr, $default:expr;)+ })+) => {
+        $($(
+            $(#[doc = $help])+
+            pub(super) static $key: Key<$rule> = Key {
+                name: keys!(@name $key $($name)?),
+                rule: $value,
+                default: $default,
+                help: &[$($help),+],
+            };
+        )+)+
+
+        /// Every setting.
+        pub(super) static GROUPS: &[Group] = &[$(Group { title: $title, keys: &[$(&$key),+] }),+];
+    };
+    (@name $key:ident) => { concat!("POWERCONTEXT_SERVER_", stringify!($key)) };
+    (@name $key:ident $name:literal) => { $name };
+}
+
+use self::Default::{Text, Unset};
+
+/// Longest time that any setting may name, in seconds: a day.
+const DAY: u64 = 86_400;
+const DAY_MS: u64 = DAY * 1000;
+
+const LEVELS: &[(&str, tracing::Level)] = &[
+    ("TRACE", tracing::Level::TRACE),
+    ("DEBUG", tracing::Level::DEBUG),
+    ("INFO", tracing::Level::INFO),
+    ("WARNING", tracing::Level::WARN),
+    ("WARN", tracing::Level::WARN),
+    ("ERROR", tracing::Level::ERROR),
+    ("CRITICAL", tracing::Level::ERROR),
+];
+
+const fn one_of<T>(names: &'static [(&'static str, T)]) -> OneOf<T> {
+    OneOf {
+        names,
+        any_case: false,
+        refused: &[],
+    }
+}
+
+keys! {
+    "HTTP" {
+        /// Address to listen on. One that other machines reach needs `ALLOW_UNAUTHENTICATED_NON_LOOPBACK`.
+        HTTP_HOST: Host = Host, Text("127.0.0.1");
+        /// Port to listen on.
+        HTTP_PORT: Whole = Whole(1..=65_535), Text("8000");
+        /// Bearer authentication, which this release does not have yet.
+        AUTH_ENABLED: OneOf<()> = OneOf {
+            names: &[("false", ())],
+            any_case: true,
+            refused: &[("true", "bearer authentication arrives with a later release; listen on a loopback address until then")],
+        }, Text("false");
+        /// Listen on an address that other machines reach although nobody has to authenticate. Everything captured is then open to them.
+        ALLOW_UNAUTHENTICATED_NON_LOOPBACK: Flag = Flag, Text("false");
+    }
+    "Database" {
+        /// Which database: only to be sure that `DATABASE_URL` names the one that was meant.
+        DATABASE_KIND: OneOf<DatabaseKind> = OneOf {
+            names: &[("sqlite", DatabaseKind::Sqlite), ("oceanbase", DatabaseKind::OceanBase)],
+            any_case: false,
+            refused: &[("seekdb", "seekdb is not supported as a database of the server; use sqlite or oceanbase")],
+        }, Unset("what DATABASE_URL names");
+        /// The database. May hold a password and is never shown.
+        DATABASE_URL: Location = Location, Unset("powercontext.db in the data folder");
+        /// Most connections to OceanBase. SQLite has one writer and a few readers whatever this says.
+        DATABASE_POOL_SIZE: Whole = Whole(4..=1000), Text("16");
+        /// Data folder: where the SQLite file stands when `DATABASE_URL` is unset.
+        HOME as "POWERCONTEXT_HOME": Folder = Folder, Unset("$XDG_DATA_HOME/powercontext, or $HOME/.local/share/powercontext");
+    }
+    "Deployment" {
+        /// Whether one process does everything.
+        DEPLOYMENT_MODE: OneOf<()> = OneOf {
+            names: &[("single_node", ())],
+            any_case: false,
+            refused: &[("distributed", "arrives with distributed roles; this release runs single_node only")],
+        }, Text("single_node");
+        /// What this process does.
+        DEPLOYMENT_ROLE: OneOf<()> = OneOf {
+            names: &[("all", ())],
+            any_case: false,
+            refused: &[
+                ("api", DISTRIBUTED_ROLE),
+                ("scheduler", DISTRIBUTED_ROLE),
+                ("worker", DISTRIBUTED_ROLE),
+                ("background", DISTRIBUTED_ROLE),
+            ],
+        }, Text("all");
+        /// Name of the deployment, a label only.
+        DEPLOYMENT_ID: Label = Label { chars_max: 128 }, Text("local");
+        /// Name of what all replicas must have in common.
+        DEPLOYMENT_BEHAVIOR_REVISION: Label = Label { chars_max: 128 }, Text("default");
+    }
+    "Coordination" {
+        /// How long a process that stopped renewing still counts as alive: on OceanBase a start waits for it.
+        COORDINATION_MEMBER_TTL_SECONDS: Seconds = Seconds(3..=DAY), Text("30");
+        /// How often a process says that it is alive. Three times it is at most the TTL.
+        COORDINATION_MEMBER_HEARTBEAT_SECONDS: Seconds = Seconds(1..=DAY), Text("10");
+    }
+    "Worker" {
+        /// Most runs at once.
+        WORKER_CONCURRENCY: Whole = Whole(1..=256), Unset("`RUNTIME_MEMORY_MAX_WORKERS`");
+        /// How long a claimed item is kept from others without a heartbeat. On SQLite, where one process owns the file, nothing expires.
+        WORKER_LEASE_SECONDS: Seconds = Seconds(3..=DAY), Text("120");
+        /// How often a running item's lease is renewed. Three times it is less than the lease.
+        WORKER_HEARTBEAT_SECONDS: Seconds = Seconds(1..=DAY), Text("30");
+        /// How long running items may go on after SIGTERM. Less than the lease.
+        WORKER_SHUTDOWN_GRACE_SECONDS: Seconds = Seconds(0..=DAY), Text("90");
+        /// Attempts of a bounded family before its item fails and waits for an operator.
+        WORKER_MAX_ATTEMPTS: Whole = Whole(1..=100), Text("5");
+        /// Ceiling of a bounded family's first delay; it doubles with each attempt.
+        WORKER_RETRY_BASE_SECONDS: Millis = Millis(1..=DAY_MS), Text("2");
+        /// Ceiling of every delay of a bounded family. At least `WORKER_RETRY_BASE_SECONDS`.
+        WORKER_RETRY_MAX_SECONDS: Millis = Millis(1..=DAY_MS), Text("300");
+        /// Longest pause between two looks for work when nothing wakes the Worker.
+        WORKER_POLL_SECONDS: Millis = Millis(1..=60_000), Text("1");
+    }
+    "Operations" {
+        /// How long a flush waits for its end if the request does not say. At most `OPERATIONS_MAXIMUM_WAIT_SECONDS`.
+        OPERATIONS_DEFAULT_WAIT_SECONDS: Millis = Millis(0..=30_000), Text("8");
+        /// Longest wait that a request may ask for.
+        OPERATIONS_MAXIMUM_WAIT_SECONDS: Millis = Millis(0..=30_000), Text("30");
+        /// How often waiting flushes look at the database when nothing wakes them.
+        OPERATIONS_POLL_SECONDS: Millis = Millis(1..=30_000), Text("0.2");
+    }
+    "Runtime" {
+        /// Most Sources that one run reads.
+        RUNTIME_SOURCE_WINDOW_LIMIT: Whole = Whole(1..=100), Text("100");
+        /// What kind of text Memory is extracted from.
+        RUNTIME_MEMORY_EXTRACTION_PROFILE: OneOf<ExtractionProfile> = one_of(&[
+            ("coding", ExtractionProfile::Coding),
+            ("conversation", ExtractionProfile::Conversation),
+        ]), Text("coding");
+        /// Most Memory runs at once.
+        RUNTIME_MEMORY_MAX_WORKERS: Whole = Whole(1..=256), Text("4");
+        /// Longest Memory run.
+        RUNTIME_MEMORY_WORKER_TIMEOUT_SECONDS: Millis = Millis(1..=DAY_MS), Text("600");
+        /// Whether Memory gives up after `WORKER_MAX_ATTEMPTS`, or tries for ever with delays from 30 s to 30 min.
+        RUNTIME_MEMORY_RETRY: OneOf<bool> = one_of(&[("bounded", true), ("unbounded", false)]), Text("bounded");
+    }
+    "Inference" {
+        /// The model that generates. Without one, work is admitted and waits.
+        INFERENCE_GENERATION_MODEL: Model = Model, Unset("no model");
+        /// Address of its provider, up to and including the version.
+        INFERENCE_GENERATION_BASE_URL: BaseUrl = BaseUrl, Unset("https://api.openai.com/v1, which needs `OPENAI_API_KEY`");
+        /// Time for one answer, its repair included.
+        INFERENCE_GENERATION_TIMEOUT_SECONDS: Millis = Millis(1..=DAY_MS), Text("30");
+        /// Most requests for one answer: the first, and repairs of an answer that breaks its contract.
+        INFERENCE_GENERATION_MAX_REQUESTS: Whole = Whole(1..=10), Text("2");
+        /// Key of the provider, sent as a bearer token. Secret.
+        OPENAI_API_KEY as "OPENAI_API_KEY": Secret = Secret, Unset("no key");
+    }
+    "Observation" {
+        /// Least severe messages that are logged.
+        LOGGING_LEVEL: OneOf<tracing::Level> = OneOf { names: LEVELS, any_case: true, refused: &[] }, Text("INFO");
+        /// How log lines look: for people, or one JSON object each.
+        LOGGING_FORMAT: OneOf<LogFormat> = one_of(&[("console", LogFormat::Console), ("json", LogFormat::Json)]), Text("console");
+        /// Whether `/metrics` is served.
+        METRICS_ENABLED: Flag = Flag, Text("true");
+    }
+}
+
+const DISTRIBUTED_ROLE: &str = "arrives with distributed roles; a single node does everything";
+
+/// Where user data belongs, as the desktop says; read from the environment only and no settings of ours.
+pub(super) const DATA_HOME: &str = "XDG_DATA_HOME";
+/// The user's folder.
+pub(super) const USER_HOME: &str = "HOME";

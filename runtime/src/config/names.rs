@@ -1,0 +1,277 @@
+//! Rules of the settings that name something: an address, a database, a model.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::str::FromStr as _;
+
+use secrecy::SecretString;
+use sqlx::mysql::MySqlConnectOptions;
+
+use super::rule::{Reason, Rule};
+
+/// Where the database is.
+#[derive(Clone)]
+pub enum DatabaseLocation {
+    /// A SQLite file.
+    Sqlite(PathBuf),
+    /// URL of an OceanBase server; the driver reads it.
+    OceanBase(SecretString),
+}
+
+impl fmt::Debug for DatabaseLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite at {}", path.display()),
+            Self::OceanBase(_) => f.write_str("oceanbase"),
+        }
+    }
+}
+
+/// What kind of text Memory is extracted from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExtractionProfile {
+    /// Work on software.
+    Coding,
+    /// Conversations.
+    Conversation,
+}
+
+impl ExtractionProfile {
+    /// Its name in the settings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Coding => "coding",
+            Self::Conversation => "conversation",
+        }
+    }
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Console,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Kind of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DatabaseKind {
+    Sqlite,
+    OceanBase,
+}
+
+impl DatabaseLocation {
+    pub(super) fn kind(&self) -> DatabaseKind {
+        match self {
+            Self::Sqlite(_) => DatabaseKind::Sqlite,
+            Self::OceanBase(_) => DatabaseKind::OceanBase,
+        }
+    }
+}
+
+/// An address to listen on.
+pub(super) struct Host;
+
+impl Rule for Host {
+    type Out = IpAddr;
+
+    fn accepted(&self) -> Cow<'static, str> {
+        "an IPv4 or IPv6 address, or localhost".into()
+    }
+
+    fn read(&self, text: &str) -> Option<IpAddr> {
+        if text.eq_ignore_ascii_case("localhost") {
+            return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        }
+        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+        bare.unwrap_or(text).parse().ok()
+    }
+}
+
+/// A URL of OceanBase or the path of a SQLite file.
+pub(super) struct Location;
+
+/// Schemes of an OceanBase URL; the last is the spelling of older configurations.
+const OCEANBASE_SCHEMES: [&str; 3] = ["mysql://", "oceanbase://", "mysql+aoceanbase://"];
+
+impl Rule for Location {
+    type Out = DatabaseLocation;
+
+    fn accepted(&self) -> Cow<'static, str> {
+        "mysql://USER:PASSWORD@HOST:PORT/DATABASE (also oceanbase:// or mysql+aoceanbase://), or the path of a SQLite file"
+            .into()
+    }
+
+    fn read(&self, text: &str) -> Option<DatabaseLocation> {
+        if let Some(rest) = OCEANBASE_SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)) {
+            let options = MySqlConnectOptions::from_str(&format!("mysql://{rest}")).ok()?;
+            let named = options.get_database().is_some_and(|name| !name.is_empty());
+            return named.then(|| DatabaseLocation::OceanBase(SecretString::from(text)));
+        }
+        let path = text
+            .strip_prefix("sqlite://")
+            .or_else(|| text.strip_prefix("sqlite:"))
+            .unwrap_or(text);
+        let is_path = !path.trim().is_empty() && !path.contains("://") && path != IN_MEMORY;
+        is_path.then(|| DatabaseLocation::Sqlite(PathBuf::from(path)))
+    }
+
+    fn refused(&self, text: &str) -> Option<Reason> {
+        text.ends_with(IN_MEMORY)
+            .then_some("a database in memory is lost at the end of the process; name a file".into())
+    }
+}
+
+const IN_MEMORY: &str = ":memory:";
+
+/// The model that generates.
+pub(super) struct Model;
+
+/// The provider that this build has a client for.
+const PROVIDER: &str = "openai-chat:";
+const MODEL_CHARS_MAX: usize = 256;
+
+impl Rule for Model {
+    /// The model's name without its provider.
+    type Out = String;
+
+    fn accepted(&self) -> Cow<'static, str> {
+        format!("openai-chat:NAME, the name without blanks and at most {MODEL_CHARS_MAX} characters").into()
+    }
+
+    fn read(&self, text: &str) -> Option<String> {
+        let name = text.strip_prefix(PROVIDER)?;
+        let fits = (1..=MODEL_CHARS_MAX).contains(&name.chars().count());
+        (fits && !name.chars().any(|c| c.is_whitespace() || c.is_control())).then(|| name.to_owned())
+    }
+}
+
+/// Address of a provider.
+pub(super) struct BaseUrl;
+
+impl Rule for BaseUrl {
+    type Out = String;
+
+    fn accepted(&self) -> Cow<'static, str> {
+        "an http or https URL without user, query or fragment".into()
+    }
+
+    fn read(&self, text: &str) -> Option<String> {
+        let url = reqwest::Url::parse(text).ok()?;
+        let plain = url.username().is_empty() && url.password().is_none();
+        let whole = url.query().is_none() && url.fragment().is_none();
+        let good = matches!(url.scheme(), "http" | "https") && url.has_host() && plain && whole;
+        good.then(|| text.to_owned())
+    }
+}
+
+/// A folder.
+pub(super) struct Folder;
+
+impl Rule for Folder {
+    type Out = PathBuf;
+
+    fn accepted(&self) -> Cow<'static, str> {
+        "the path of a folder".into()
+    }
+
+    fn read(&self, text: &str) -> Option<PathBuf> {
+        (!text.trim().is_empty()).then(|| PathBuf::from(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret as _;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_number_or_localhost() {
+        let read = |text: &str| Host.read(text).map(|ip| ip.to_string());
+        for (text, ip) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("::1", "::1"),
+            ("[::]", "::"),
+            ("localhost", "127.0.0.1"),
+        ] {
+            assert_eq!(read(text).as_deref(), Some(ip));
+        }
+        for text in ["", "example.com", "127.0.0.1:80", "[::1", "300.1.1.1"] {
+            assert_eq!(read(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_database_is_a_url_of_oceanbase_or_a_path() {
+        for scheme in OCEANBASE_SCHEMES {
+            let url = format!("{scheme}u:hunter2@h:2881/pc?charset=utf8mb4");
+            let Some(DatabaseLocation::OceanBase(kept)) = Location.read(&url) else {
+                panic!("{scheme}: not read");
+            };
+            assert_eq!(kept.expose_secret(), url);
+            assert_eq!(format!("{:?}", DatabaseLocation::OceanBase(kept)), "oceanbase");
+        }
+        for (text, path) in [
+            ("/a/b.db", "/a/b.db"),
+            ("sqlite:///a/b.db", "/a/b.db"),
+            ("sqlite:b.db", "b.db"),
+        ] {
+            let Some(DatabaseLocation::Sqlite(found)) = Location.read(text) else {
+                panic!("{text}: not read");
+            };
+            assert_eq!(found, PathBuf::from(path));
+        }
+        let memory = "a database in memory is lost at the end of the process; name a file";
+        for (text, reason) in [
+            ("", None),
+            ("  ", None),
+            ("sqlite://", None),
+            ("postgres://h/d", None),
+            ("mysql://u:p@h:2881", None),
+            ("mysql://u:p@h:x/d", None),
+            ("mysql://u:p@h:1/d?ssl-mode=perhaps", None),
+            (":memory:", Some(memory)),
+            ("sqlite::memory:", Some(memory)),
+        ] {
+            let error = Location.parse(text).expect_err("refused");
+            assert_eq!(
+                error,
+                reason.map_or_else(|| format!("must be {}", Location.accepted()), str::to_owned),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_model_names_the_one_provider_there_is() {
+        assert_eq!(Model.read("openai-chat:gpt-x:1"), Some("gpt-x:1".to_owned()));
+        assert!(Model.read(&format!("{PROVIDER}{}", "m".repeat(256))).is_some());
+        for text in ["", "gpt-x", "openai-chat:", "openai:gpt", "openai-chat:a b"] {
+            assert_eq!(Model.read(text), None, "{text:?}");
+        }
+        assert_eq!(Model.read(&format!("{PROVIDER}{}", "m".repeat(257))), None);
+    }
+
+    #[test]
+    fn a_base_url_holds_nothing_secret() {
+        for text in ["http://127.0.0.1:8080/v1", "https://api.example/v1/"] {
+            assert_eq!(BaseUrl.read(text).as_deref(), Some(text));
+        }
+        for text in [
+            "",
+            "api.example",
+            "ftp://h/",
+            "http://u:p@h/",
+            "http://u@h/",
+            "http://h/?k=v",
+            "http://h/#f",
+        ] {
+            assert_eq!(BaseUrl.read(text), None, "{text:?}");
+        }
+    }
+}
