@@ -4,6 +4,5 @@
 mod artifacts;
 mod capture;
 mod cursors;
-mod memory;
 mod sources;
 mod statements;

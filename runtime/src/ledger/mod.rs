@@ -91,6 +91,11 @@ impl Ledger {
         &self.0.me
     }
 
+    /// How long a claim of this process is good.
+    pub fn lease(&self) -> LeaseTerm {
+        self.0.lease
+    }
+
     /// Wake-ups inside this process.
     pub fn signals(&self) -> &Signals {
         &self.0.signals

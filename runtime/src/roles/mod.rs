@@ -1,1 +1,69 @@
 //! Which tasks a process runs, in which order they start and stop.
+//!
+//! Everything that can be refused is refused before a port is bound. The only role so far is `all` in `single_node`
+//! mode: API and Worker in one process, on SQLite or on OceanBase.
+
+mod all;
+mod open;
+mod single_node;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+use crate::inference::openai::ClientFault;
+use crate::store::owner::OwnerError;
+use crate::store::schema::SchemaFault;
+use crate::store::{OpenError, TxError, UrlFault};
+
+/// Why a role did not start, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RoleError {
+    /// The database setting names no database.
+    #[error("the database URL is not usable: {0}")]
+    Url(#[from] UrlFault),
+    /// Another process has the file.
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
+    /// The schema could not be brought to what this build works on.
+    #[error("the schema could not be migrated: {0}")]
+    Migration(String),
+    /// The schema is not what this build works on.
+    #[error("the schema is not usable: {0}")]
+    Schema(#[from] SchemaFault),
+    /// The database could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The database refused while the process started.
+    #[error("the database refused at start: {0}")]
+    Database(#[from] TxError),
+    /// Another single node holds the database.
+    #[error(
+        "another process ({holder}) runs as the single node of this database; stop it, or give this one another database"
+    )]
+    Held {
+        /// Its member id.
+        holder: String,
+    },
+    /// The lease of the single node is lost.
+    #[error("another process has taken over as the single node of this database; this one has stopped")]
+    LostLease,
+    /// The model's settings make no client.
+    #[error("the model's settings are not usable: {0}")]
+    Model(#[from] ClientFault),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; choose another address or port")]
+    Listen {
+        /// Address and port.
+        address: std::net::SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Runs the configured role until `shutdown`, then stops in order.
+///
+/// # Errors
+/// [`RoleError`] when it was refused at start, or lost what it needs.
+pub async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), RoleError> {
+    all::run(settings, shutdown).await
+}

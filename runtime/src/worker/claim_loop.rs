@@ -96,7 +96,7 @@ impl Worker {
                 Ok(Some(row)) if matches!(row.item.state, WorkState::Cancelling(_)) => handle.stop(Stop::Operator),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(error = %error, "a cancel mark could not be read; the run's end will meet it")
+                    tracing::warn!(error = %error, "a cancel mark could not be read; the run's end will meet it");
                 }
             }
         }

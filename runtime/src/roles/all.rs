@@ -1,0 +1,174 @@
+//! Role `all` of a single node: API and Worker in one process.
+//!
+//! Start: own and migrate the database, recover what a dead predecessor left, listen, work. Stop: readiness off, no new
+//! request, no new claim; runs go on for the grace and are given back; then the lease, then the database.
+
+use std::sync::Arc;
+
+use powercontext_core::time::Span;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::ledger_app::LedgerApp;
+use crate::api::limits::ServerLimits;
+use crate::api::prefer::WaitLimits;
+use crate::api::state::Api;
+use crate::api::{router, server};
+use crate::config::{ExtractionProfile, GenerationSettings, Settings};
+use crate::families::Family;
+use crate::families::memory::{self, MemoryFamily, MemorySettings, Profile};
+use crate::inference::Generator;
+use crate::inference::openai::{OpenAiChat, OpenAiSettings};
+use crate::inference::readiness::Readiness;
+use crate::ledger::{KindSpec, Kinds, LeaseTerm, Ledger, Waiters};
+use crate::roles::RoleError;
+use crate::roles::open::{Hold, Opened, open};
+use crate::rt;
+use crate::worker::{Inline, KindSettings, LeaseSettings, Worker, WorkerSettings};
+
+/// Runs until `shutdown` or until the process is no longer the only one.
+pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), RoleError> {
+    let fatal = CancellationToken::new();
+    let generator = settings.generation.as_ref().map(generator).transpose()?;
+    let Opened { db, me, lease, held } = open(&settings, fatal.clone()).await?;
+    let memory = KindSpec::memory(settings.memory.retry);
+    let ledger = Ledger::new(db.clone(), Kinds::new([memory.clone()]), me, lease);
+    let address = settings.http.address;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| RoleError::Listen { address, source })?;
+
+    let recovered = ledger.recover().await?;
+    if recovered > 0 {
+        tracing::info!(recovered, "work of a process that is gone waits again");
+    }
+    let tasks = Tasks::start(&settings, &ledger, memory, generator, listener);
+    tokio::select! { biased; () = shutdown.cancelled() => {}, () = fatal.cancelled() => {} }
+    tasks.stop().await;
+    if let Hold::Lease(lease) = held {
+        lease.release().await;
+    }
+    db.close().await;
+    if fatal.is_cancelled() {
+        Err(RoleError::LostLease)
+    } else {
+        Ok(())
+    }
+}
+
+fn generator(settings: &GenerationSettings) -> Result<Arc<dyn Generator>, RoleError> {
+    let client = OpenAiChat::new(OpenAiSettings {
+        api_key: settings.api_key.clone(),
+        timeout: settings.timeout.as_std(),
+        requests_max: settings.requests_max,
+        ..OpenAiSettings::new(settings.model.clone(), settings.base_url.clone())
+    })?;
+    Ok(Arc::new(client))
+}
+
+fn memory_family(settings: &Settings, generator: Arc<dyn Generator>) -> Arc<dyn Family> {
+    let profile = match settings.memory.profile {
+        ExtractionProfile::Coding => Profile::Coding,
+        ExtractionProfile::Conversation => Profile::Conversation,
+    };
+    let window_sources_max = settings.memory.window_sources_max;
+    let memory = MemorySettings {
+        profile,
+        window_sources_max,
+        ..MemorySettings::default()
+    };
+    Arc::new(MemoryFamily::new(memory::spec(), memory, generator))
+}
+
+fn worker_settings(settings: &Settings, kind: &KindSpec, lease: LeaseTerm) -> WorkerSettings {
+    let lease = match lease {
+        LeaseTerm::Process => None,
+        LeaseTerm::Timed(length) => Some(LeaseSettings {
+            length: length.as_std(),
+            heartbeat: settings.worker.heartbeat.as_std(),
+        }),
+    };
+    WorkerSettings {
+        concurrency: settings.worker.concurrency,
+        kinds: vec![KindSettings {
+            kind: kind.kind.clone(),
+            cap: Some(u32::from(settings.memory.workers_max.get())),
+            timeout: settings.memory.timeout.as_std(),
+        }],
+        poll_max: settings.worker.poll.as_std(),
+        lease,
+        grace: settings.worker.shutdown_grace.as_std(),
+    }
+}
+
+/// What runs beside each other, and how each is stopped.
+struct Tasks {
+    draining: CancellationToken,
+    serving: (CancellationToken, tokio::task::JoinHandle<server::Drained>),
+    working: (CancellationToken, tokio::task::JoinHandle<()>),
+    waiting: (CancellationToken, tokio::task::JoinHandle<()>),
+}
+
+impl Tasks {
+    fn start(
+        settings: &Settings,
+        ledger: &Ledger,
+        memory: KindSpec,
+        generator: Option<Arc<dyn Generator>>,
+        listener: TcpListener,
+    ) -> Self {
+        let draining = CancellationToken::new();
+        let waiters = Waiters::new(ledger.clone(), settings.operations.poll.as_std());
+        let provider = generator.clone().map(|generator| Arc::new(Readiness::new(generator)));
+        let families = generator.map(|generator| memory_family(settings, generator));
+        let worker_settings = worker_settings(settings, &memory, ledger.lease());
+        let worker = Worker::new(ledger.clone(), Arc::new(Inline::new(families)), worker_settings);
+        let api = Api::new(wait_limits(settings), None, draining.clone());
+        api.bind(Arc::new(LedgerApp::new(
+            ledger.clone(),
+            waiters.clone(),
+            memory,
+            provider,
+        )));
+
+        let stop = CancellationToken::new;
+        let (serve, work, wait) = (stop(), stop(), stop());
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(address = %address, "listening");
+        }
+        let served = server::serve(listener, router::full(api), ServerLimits::default(), serve.clone());
+        let serving = (serve, rt::spawn(served));
+        let working = (work.clone(), rt::spawn(async move { worker.run(work).await }));
+        let waiting = (wait.clone(), rt::spawn(async move { waiters.run(wait).await }));
+        Self {
+            draining,
+            serving,
+            working,
+            waiting,
+        }
+    }
+
+    /// Requests and runs end beside each other; those who wait are served until the last of both.
+    async fn stop(self) {
+        self.draining.cancel();
+        self.serving.0.cancel();
+        self.working.0.cancel();
+        let (served, worked) = futures_util::future::join(self.serving.1, self.working.1).await;
+        if let Ok(server::Drained::Cut(connections)) = served {
+            tracing::warn!(connections, "requests did not end in time and were cut");
+        }
+        self.waiting.0.cancel();
+        let waited = self.waiting.1.await;
+        if worked.is_err() || waited.is_err() {
+            tracing::error!("a task had panicked before the stop");
+        }
+    }
+}
+
+fn wait_limits(settings: &Settings) -> WaitLimits {
+    let seconds = |span: Span| u32::try_from(span.as_millis() / 1000).unwrap_or(u32::MAX);
+    WaitLimits {
+        default_seconds: seconds(settings.operations.default_wait),
+        max_seconds: seconds(settings.operations.maximum_wait),
+    }
+}

@@ -1,0 +1,138 @@
+//! The `single-node-runtime` lease of a single node on OceanBase: waited for at start, renewed while it runs, given back at
+//! the end. Losing it is fatal, because another process works on the database then.
+
+use std::sync::Arc;
+
+use powercontext_core::ids::MemberId;
+use powercontext_core::lease::{Acquire, Expiry, Held, Seen};
+use powercontext_core::time::{DbTime, Span};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::CoordinationSettings;
+use crate::roles::RoleError;
+use crate::rt;
+use crate::store::leases::{self, LeaseName};
+use crate::store::{Db, TxError, TxName};
+
+/// Longest pause between two looks at a lease that somebody holds.
+const LOOK: Span = Span::seconds(1);
+
+/// A held and renewed lease.
+pub(super) struct SingleNode {
+    db: Db,
+    held: Held<LeaseName>,
+    stop: CancellationToken,
+    renewing: JoinHandle<()>,
+}
+
+impl SingleNode {
+    /// Stops renewing and gives the lease back, so that a successor need not wait.
+    pub(super) async fn release(self) {
+        self.stop.cancel();
+        // It ends by itself now; a panic there was reported by its own hook.
+        let _ = self.renewing.await;
+        let held = Arc::new(self.held);
+        let released = self
+            .db
+            .tx_with(TxName::Lease, &held, |tx, held| Box::pin(leases::release(tx, held)))
+            .await;
+        if let Err(error) = released {
+            tracing::warn!(error = %error, "the lease of the single node could not be given back; it will expire");
+        }
+    }
+}
+
+/// Takes the lease, waiting as long as its present holder's may last, and keeps renewing it.
+pub(super) async fn acquire(
+    db: &Db,
+    me: &MemberId,
+    times: CoordinationSettings,
+    fatal: CancellationToken,
+) -> Result<SingleNode, RoleError> {
+    let mut give_up: Option<Instant> = None;
+    let (held, sent) = loop {
+        let sent = rt::now();
+        match take(db, me, times.member_ttl).await? {
+            (Acquire::Won(held), _) => break (held, sent),
+            (Acquire::Lost(seen), now) => {
+                let left = left(&seen, now);
+                let until = *give_up.get_or_insert(sent + left.as_std() + LOOK.as_std());
+                let holder = seen
+                    .holder
+                    .map_or_else(|| "unknown".to_owned(), |holder| holder.member.to_string());
+                if rt::now() >= until {
+                    return Err(RoleError::Held { holder });
+                }
+                let seconds_left = left.as_millis().div_ceil(1000);
+                tracing::warn!(
+                    owner = holder,
+                    seconds_left,
+                    "another single node holds the database; waiting for its lease to end"
+                );
+                rt::sleep(left.min(LOOK).as_std()).await;
+            }
+        }
+    };
+    let stop = CancellationToken::new();
+    let renewing = rt::spawn(renew(db.clone(), held.clone(), times, sent, stop.clone(), fatal));
+    Ok(SingleNode {
+        db: db.clone(),
+        held,
+        stop,
+        renewing,
+    })
+}
+
+async fn take(db: &Db, me: &MemberId, ttl: Span) -> Result<(Acquire<LeaseName>, DbTime), TxError> {
+    let input = Arc::new((me.clone(), ttl));
+    db.tx_with(TxName::Lease, &input, |tx, (me, ttl)| {
+        Box::pin(async move {
+            let now = tx.now().await?;
+            Ok((leases::acquire(tx, LeaseName::SingleNodeRuntime, me, *ttl).await?, now))
+        })
+    })
+    .await
+}
+
+fn left(seen: &Seen<LeaseName>, now: DbTime) -> Span {
+    match seen.holder.as_ref().map(|holder| holder.expiry) {
+        Some(Expiry::At(at)) => at.since(now),
+        Some(Expiry::Term) | None => Span::ZERO,
+    }
+}
+
+/// Renews until `stop`. The lease is trusted from before a renewal was sent; when that trust runs out, or the lease is
+/// somebody else's, `fatal` is raised.
+async fn renew(
+    db: Db,
+    held: Held<LeaseName>,
+    times: CoordinationSettings,
+    mut sent: Instant,
+    stop: CancellationToken,
+    fatal: CancellationToken,
+) {
+    let input = Arc::new((held, times.member_ttl));
+    loop {
+        tokio::select! { biased; () = stop.cancelled() => return, () = rt::sleep(times.member_heartbeat.as_std()) => {} }
+        let now = rt::now();
+        let renewed = db.tx_with(TxName::Heartbeat, &input, |tx, (held, ttl)| {
+            Box::pin(leases::renew(tx, held, *ttl))
+        });
+        match renewed.await {
+            Ok(_) => sent = now,
+            Err(TxError::Fenced(_)) => {
+                tracing::error!("the lease of the single node is lost");
+                return fatal.cancel();
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, "the lease of the single node could not be renewed; trying again")
+            }
+        }
+        if rt::now() >= sent + times.member_ttl.as_std() {
+            tracing::error!("the lease of the single node could not be renewed in time");
+            return fatal.cancel();
+        }
+    }
+}
