@@ -12,32 +12,26 @@ use std::num::NonZeroU16;
 
 use async_trait::async_trait;
 use powercontext_core::fail::FailCode;
-use powercontext_core::ids::{BindingName, FamilyName, ScopeId, WorkKind};
+use powercontext_core::ids::ScopeId;
 use powercontext_core::limits::PAYLOAD_BYTES_MAX;
 use powercontext_core::refs::Position;
 use powercontext_core::time::Span;
 use powercontext_core::work::WorkResult;
-use powercontext_core::work::retry::RetryPolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::inference::Usage;
+use crate::ledger::KindSpec;
 
 pub use host::{Committed, DomainWrite, HostError, Load, Loaded, LoadedSource, ProcessorHost};
 pub use host::{Reserve, Reserved, Search, SearchHit};
 
 /// A family as the rest of the server knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct FamilySpec {
-    /// The family; also the first half of its lanes' names.
-    pub name: FamilyName,
-    /// Its processor, and the name of the cursor that it moves.
-    pub binding: BindingName,
-    /// The kind of its work items.
-    pub kind: WorkKind,
-    /// When and how often a failed run is tried again.
-    pub retry: RetryPolicy,
+    /// What the ledger knows of its work: kind, lane, binding, payload version, retry.
+    pub work: KindSpec,
     /// Most runs at once: in one process (`single_node`), or in the deployment; `None` for no cap.
     pub workers_max: Option<NonZeroU16>,
     /// Longest run, from the hand-over to its end.

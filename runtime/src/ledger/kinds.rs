@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use powercontext_core::digest::{LaneKey, LogicalKey};
 use powercontext_core::ids::{BindingName, FamilyName, ScopeId, WorkKind};
+use powercontext_core::operation::OperationKind;
 use powercontext_core::work::retry::RetryPolicy;
 
 /// One kind of work.
@@ -26,7 +27,7 @@ impl KindSpec {
     pub fn memory(retry: RetryPolicy) -> Self {
         const VALID: &str = "a constant that follows the form of its type";
         Self {
-            kind: WorkKind::parse("powercontext.memory.source-window").expect(VALID),
+            kind: WorkKind::parse(OperationKind::MemoryFlush.work_kind()).expect(VALID),
             family: FamilyName::memory(),
             binding: BindingName::parse("memory-source-window").expect(VALID),
             payload_version: 1,

@@ -15,8 +15,8 @@ use crate::api::prefer::WaitLimits;
 use crate::api::state::Api;
 use crate::api::{router, server};
 use crate::config::{ExtractionProfile, GenerationSettings, Settings};
-use crate::families::Family;
 use crate::families::memory::{self, MemoryFamily, MemorySettings, Profile};
+use crate::families::{Family, FamilySpec};
 use crate::inference::Generator;
 use crate::inference::openai::{OpenAiChat, OpenAiSettings};
 use crate::inference::readiness::Readiness;
@@ -31,8 +31,8 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
     let fatal = CancellationToken::new();
     let generator = settings.generation.as_ref().map(generator).transpose()?;
     let Opened { db, me, lease, held } = open(&settings, fatal.clone()).await?;
-    let memory = KindSpec::memory(settings.memory.retry);
-    let ledger = Ledger::new(db.clone(), Kinds::new([memory.clone()]), me, lease);
+    let memory = memory_spec(&settings);
+    let ledger = Ledger::new(db.clone(), Kinds::new([memory.work.clone()]), me, lease);
     let address = settings.http.address;
     let listener = TcpListener::bind(address)
         .await
@@ -66,7 +66,16 @@ fn generator(settings: &GenerationSettings) -> Result<Arc<dyn Generator>, RoleEr
     Ok(Arc::new(client))
 }
 
-fn memory_family(settings: &Settings, generator: Arc<dyn Generator>) -> Arc<dyn Family> {
+fn memory_spec(settings: &Settings) -> FamilySpec {
+    FamilySpec {
+        work: KindSpec::memory(settings.memory.retry),
+        workers_max: Some(settings.memory.workers_max),
+        timeout: settings.memory.timeout,
+        ..memory::spec()
+    }
+}
+
+fn memory_family(settings: &Settings, spec: FamilySpec, generator: Arc<dyn Generator>) -> Arc<dyn Family> {
     let profile = match settings.memory.profile {
         ExtractionProfile::Coding => Profile::Coding,
         ExtractionProfile::Conversation => Profile::Conversation,
@@ -77,10 +86,10 @@ fn memory_family(settings: &Settings, generator: Arc<dyn Generator>) -> Arc<dyn 
         window_sources_max,
         ..MemorySettings::default()
     };
-    Arc::new(MemoryFamily::new(memory::spec(), memory, generator))
+    Arc::new(MemoryFamily::new(spec, memory, generator))
 }
 
-fn worker_settings(settings: &Settings, kind: &KindSpec, lease: LeaseTerm) -> WorkerSettings {
+fn worker_settings(settings: &Settings, family: &FamilySpec, lease: LeaseTerm) -> WorkerSettings {
     let lease = match lease {
         LeaseTerm::Process => None,
         LeaseTerm::Timed(length) => Some(LeaseSettings {
@@ -91,9 +100,9 @@ fn worker_settings(settings: &Settings, kind: &KindSpec, lease: LeaseTerm) -> Wo
     WorkerSettings {
         concurrency: settings.worker.concurrency,
         kinds: vec![KindSettings {
-            kind: kind.kind.clone(),
-            cap: Some(u32::from(settings.memory.workers_max.get())),
-            timeout: settings.memory.timeout.as_std(),
+            kind: family.work.kind.clone(),
+            cap: family.workers_max.map(|cap| u32::from(cap.get())),
+            timeout: family.timeout.as_std(),
         }],
         poll_max: settings.worker.poll.as_std(),
         lease,
@@ -113,21 +122,21 @@ impl Tasks {
     fn start(
         settings: &Settings,
         ledger: &Ledger,
-        memory: KindSpec,
+        memory: FamilySpec,
         generator: Option<Arc<dyn Generator>>,
         listener: TcpListener,
     ) -> Self {
         let draining = CancellationToken::new();
         let waiters = Waiters::new(ledger.clone(), settings.operations.poll.as_std());
         let provider = generator.clone().map(|generator| Arc::new(Readiness::new(generator)));
-        let families = generator.map(|generator| memory_family(settings, generator));
         let worker_settings = worker_settings(settings, &memory, ledger.lease());
+        let families = generator.map(|generator| memory_family(settings, memory.clone(), generator));
         let worker = Worker::new(ledger.clone(), Arc::new(Inline::new(families)), worker_settings);
         let api = Api::new(wait_limits(settings), None, draining.clone());
         api.bind(Arc::new(LedgerApp::new(
             ledger.clone(),
             waiters.clone(),
-            memory,
+            memory.work,
             provider,
         )));
 

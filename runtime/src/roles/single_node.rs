@@ -127,7 +127,7 @@ async fn renew(
                 return fatal.cancel();
             }
             Err(error) => {
-                tracing::warn!(error = %error, "the lease of the single node could not be renewed; trying again")
+                tracing::warn!(error = %error, "the lease of the single node could not be renewed; trying again");
             }
         }
         if rt::now() >= sent + times.member_ttl.as_std() {

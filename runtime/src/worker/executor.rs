@@ -37,7 +37,7 @@ impl Inline {
         Self(
             families
                 .into_iter()
-                .map(|family| (family.spec().kind.clone(), family))
+                .map(|family| (family.spec().work.kind.clone(), family))
                 .collect(),
         )
     }

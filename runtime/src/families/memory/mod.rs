@@ -15,11 +15,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use powercontext_core::fail::FailCode;
-use powercontext_core::ids::{BindingName, FamilyName, ScopeId, WorkKind};
+use powercontext_core::ids::ScopeId;
 use powercontext_core::memory::citation::memory_ref;
 use powercontext_core::memory::plan::plan_candidates;
 use powercontext_core::memory::{Candidate, CursorStep, MemoryPlan, MemoryWrite, PlanFault};
-use powercontext_core::operation::OperationKind;
 use powercontext_core::refs::{Position, Revision};
 use powercontext_core::time::Span;
 use powercontext_core::window::Window;
@@ -31,6 +30,7 @@ use super::{
     Cancel, DomainWrite, Done, Family, FamilySpec, Load, Loaded, ProcessorHost, Reached, ResultCode, RunResult,
 };
 use crate::inference::{GenerationRequest, Generator, InferenceError, Usage};
+use crate::ledger::KindSpec;
 use crate::rt;
 
 pub use extract::Invalid;
@@ -77,13 +77,10 @@ impl MemorySettings {
     }
 }
 
-/// What Memory is to the rest of the server, before a deployment changes caps and retry.
+/// What Memory is to the rest of the server, before a deployment changes caps, timeout and retry.
 pub fn spec() -> FamilySpec {
     FamilySpec {
-        name: FamilyName::memory(),
-        binding: BindingName::parse(BINDING).expect("a constant of the right form"),
-        kind: WorkKind::parse(OperationKind::MemoryFlush.work_kind()).expect("a constant of the right form"),
-        retry: RetryPolicy::BOUNDED,
+        work: KindSpec::memory(RetryPolicy::BOUNDED),
         workers_max: None,
         timeout: Span::seconds(600),
         needs_model: true,
