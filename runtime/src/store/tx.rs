@@ -280,9 +280,7 @@ impl Db {
         match rt::within(self.limits().deadline(), work).await {
             Ok(result) => result,
             // The future is gone, and with it the connection (`Drop for Tx`).
-            Err(rt::Elapsed) if commit_sent.load(Ordering::Acquire) && self.dialect() == Dialect::OceanBase => {
-                Err(TxError::Unknown)
-            }
+            Err(rt::Elapsed) if commit_sent.load(Ordering::Acquire) => Err(TxError::Unknown),
             Err(rt::Elapsed) => Err(TxError::Down(Down::Deadline)),
         }
     }
@@ -309,12 +307,19 @@ impl Db {
             locks: LockOrder::default(),
             commit_sent,
         };
-        tx.raw(begin(dialect, mode)).await?;
+        if let Some(begin) = begin(dialect, mode) {
+            tx.raw(begin).await?;
+        }
         let result = match self.check_term(&mut tx, mode).await {
             Ok(()) => f(&mut tx).await,
             Err(error) => Err(error),
         };
         match result {
+            // Reads there are statements of their own: at read-committed a transaction around them shows nothing more.
+            result if begin(dialect, mode).is_none() => {
+                tx.conn = None;
+                result
+            }
             Ok(value) => {
                 fail_point(name, ".before_commit");
                 tx.commit().await?;
@@ -343,12 +348,13 @@ impl Db {
     }
 }
 
-fn begin(dialect: Dialect, mode: Mode) -> &'static str {
+fn begin(dialect: Dialect, mode: Mode) -> Option<&'static str> {
     match (dialect, mode) {
-        (Dialect::OceanBase, _) => "START TRANSACTION",
+        (Dialect::OceanBase, Mode::Write) => Some("START TRANSACTION"),
+        (Dialect::OceanBase, Mode::Read) => None,
         // Taken at once: a deferred transaction that upgrades late fails with a stale snapshot instead of waiting.
-        (Dialect::Sqlite, Mode::Write) => "BEGIN IMMEDIATE",
-        (Dialect::Sqlite, Mode::Read) => "BEGIN",
+        (Dialect::Sqlite, Mode::Write) => Some("BEGIN IMMEDIATE"),
+        (Dialect::Sqlite, Mode::Read) => Some("BEGIN"),
     }
 }
 
