@@ -4,5 +4,6 @@
 mod artifacts;
 mod capture;
 mod cursors;
+mod memory;
 mod sources;
 mod statements;
