@@ -20,9 +20,11 @@ use crate::store::works::{Beat, Candidate, WorkRow};
 use crate::store::{Tx, TxError, TxName, intents, works};
 
 /// Most items of one claim.
-pub(super) const CLAIM_MAX: u32 = 64;
+const CLAIM_MAX: u32 = 64;
 /// Candidates read for each item wanted; the surplus replaces those whose lanes are locked.
 const OVERFETCH: u32 = 4;
+/// Candidates read beyond that, so that a worker with one free slot is not stopped by a handful of locked lanes.
+const SPARE: u32 = 32;
 /// Items that one process may hold and look for when it adopts.
 const OWNED_MAX: u32 = 512;
 
@@ -170,40 +172,48 @@ async fn has_unsupported_in(tx: &mut Tx, specs: &[KindSpec]) -> Result<bool, TxE
 }
 
 async fn claim_in(tx: &mut Tx, input: &Input) -> Result<Vec<Claimed>, TxError> {
-    let mut candidates: Vec<(Candidate, usize)> = Vec::new();
-    for (index, (spec, limit)) in input.wanted.iter().enumerate() {
-        let mut found = works::ready(tx, &spec.kind, spec.payload_version, limit * OVERFETCH).await?;
-        // Workers that read the same page start at different places of it, or they would all meet at the same lanes. Twice
-        // as many as wanted stay: the surplus replaces those that somebody else has.
-        let start = rt::random() as usize % found.len().max(1);
-        found.rotate_left(start);
-        found.truncate(*limit as usize * 2);
-        candidates.extend(found.into_iter().map(|candidate| (candidate, index)));
-    }
-    candidates.sort_by(|a, b| a.0.lane.cmp(&b.0.lane));
-    candidates.dedup_by(|a, b| a.0.lane == b.0.lane);
-
     let mut claimed = Vec::new();
-    let mut left: Vec<u32> = input.wanted.iter().map(|(_, limit)| *limit).collect();
-    for (candidate, index) in candidates {
-        if left[index] == 0 || claimed.len() >= CLAIM_MAX as usize {
+    for (spec, limit) in &input.wanted {
+        let mut left = (*limit).min(CLAIM_MAX.saturating_sub(count(&claimed)));
+        if left == 0 {
             continue;
         }
-        let Some(lane) = LockedLane::try_lock(tx, &candidate.lane).await? else {
-            continue;
-        };
-        let Some(row) = lane
-            .row(candidate.id)
-            .filter(|row| lane.view.lane().head == Some(row.seq))
-        else {
-            continue;
-        };
-        if let Some(taken) = take(tx, input, &input.wanted[index].0, &lane, row).await? {
-            left[index] -= 1;
-            claimed.push(taken);
+        let mut found = works::ready(tx, &spec.kind, spec.payload_version, left * OVERFETCH + SPARE).await?;
+        // Workers that read the same page start at different places of it, or they would all meet at the same lanes.
+        let start = rt::random() as usize % found.len().max(1);
+        found.rotate_left(start);
+        for candidate in found {
+            if left == 0 {
+                break;
+            }
+            if let Some(taken) = try_take(tx, input, spec, &candidate).await? {
+                left -= 1;
+                claimed.push(taken);
+            }
         }
     }
     Ok(claimed)
+}
+
+fn count(claimed: &[Claimed]) -> u32 {
+    u32::try_from(claimed.len()).unwrap_or(u32::MAX)
+}
+
+/// Takes a candidate unless its lane is locked or has moved on since it was read.
+async fn try_take(
+    tx: &mut Tx,
+    input: &Input,
+    spec: &KindSpec,
+    candidate: &Candidate,
+) -> Result<Option<Claimed>, TxError> {
+    let Some(lane) = LockedLane::try_lock(tx, &candidate.lane).await? else {
+        return Ok(None);
+    };
+    let head = lane.view.lane().head;
+    match lane.row(candidate.id).filter(|row| head == Some(row.seq)) {
+        Some(row) => take(tx, input, spec, &lane, row).await,
+        None => Ok(None),
+    }
 }
 
 async fn take(

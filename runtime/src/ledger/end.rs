@@ -148,6 +148,10 @@ impl Ledger {
             .db()
             .tx_with(TxName::WindowCommit, &input, |tx, input| Box::pin(window_in(tx, input)))
             .await?;
+        if committed.is_none() {
+            self.signals().work.notify_one();
+            self.signals().changed.notify_waiters();
+        }
         committed.ok_or(TxError::Refused(FailCode::CancelRequested))
     }
 
@@ -175,6 +179,10 @@ impl Ledger {
                     None if runs < RUNS_MAX => runs += 1,
                     None => return Err(TxError::Unknown),
                 },
+                // A commit of unknown outcome that arrived late looks like a lost lease to the run after it.
+                Err(TxError::Fenced(FenceLost::Item)) if runs > 1 => {
+                    break self.outcome_of(&claim.held).await?.unwrap_or(Ended::Lost);
+                }
                 Err(TxError::Fenced(FenceLost::Item)) => break Ended::Lost,
                 Err(error) => return Err(error),
                 Ok(ended) => break ended,

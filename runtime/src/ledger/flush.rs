@@ -113,11 +113,17 @@ impl Ledger {
 
 async fn flush(tx: &mut Tx, input: &Input) -> Result<Flushed, TxError> {
     let Input { spec, scope, .. } = input;
+    // Without the lane, so that asking for scopes that hold nothing leaves no rows. The head is read first: a cursor that
+    // stands there now has covered everything captured by then.
+    let head = sources::head(tx, scope).await?;
+    let cursor = cursors::get(tx, scope, &spec.binding).await?.sequence;
+    if head <= cursor {
+        return Ok(idle(cursor, head));
+    }
     let lane = LockedLane::lock(tx, &spec.lane(scope)).await?;
     let cursor = cursors::get(tx, scope, &spec.binding).await?.sequence;
-    let head = sources::head(tx, scope).await?;
     if head <= cursor {
-        return Ok(Flushed::Idle { cursor, head });
+        return Ok(idle(cursor, head));
     }
     let intent = intents::lock(tx, &spec.binding, scope).await?;
     match lane.view.admit(intent.dirty(), false) {
@@ -135,6 +141,14 @@ async fn flush(tx: &mut Tx, input: &Input) -> Result<Flushed, TxError> {
                 created: true,
             })
         }
+    }
+}
+
+/// The cursor may have moved on since the head was read, but never beyond the head.
+fn idle(cursor: Position, head: Position) -> Flushed {
+    Flushed::Idle {
+        cursor,
+        head: head.max(cursor),
     }
 }
 

@@ -91,6 +91,11 @@ impl Ledger {
                     None => return Err(TxError::Unknown.into()),
                 },
                 Err(error) => return Err(error.into()),
+                // A commit of unknown outcome that arrived late looks like a conflict to the run after it.
+                Ok(Acted::Refused(error)) if runs > 1 => match self.acted(act, id, expected).await? {
+                    Some(row) => break Acted::Done(Box::new(row)),
+                    None => break Acted::Refused(error),
+                },
                 Ok(acted) => break acted,
             }
         };

@@ -26,8 +26,19 @@ impl LockedLane {
         Ok(Self { view, rows })
     }
 
-    /// Locks a lane unless somebody else has it.
+    /// Locks a lane unless somebody else has it. A lane whose rows cannot be read is passed over like a locked one: it
+    /// must not stop the others.
     pub(super) async fn try_lock(tx: &mut Tx, key: &LaneKey) -> Result<Option<Self>, TxError> {
+        match Self::try_read(tx, key).await {
+            Err(error @ TxError::Corrupt(_)) => {
+                tracing::warn!(error = %error, "a lane that cannot be read is passed over");
+                Ok(None)
+            }
+            result => result,
+        }
+    }
+
+    async fn try_read(tx: &mut Tx, key: &LaneKey) -> Result<Option<Self>, TxError> {
         let Some(lane) = lanes::try_lock(tx, key).await? else {
             return Ok(None);
         };

@@ -134,7 +134,7 @@ impl Db {
     }
 
     /// From now on every write proves this term. Set once, by the owner of a SQLite file.
-    pub(crate) fn set_term(&self, term: Fence) {
+    pub fn set_term(&self, term: Fence) {
         // A second call would mean two owners in one process; the first keeps its term and the second is refused by it.
         let _ = self.0.term.set(term);
     }

@@ -46,7 +46,7 @@ pub async fn lock(tx: &mut Tx, key: &LaneKey) -> Result<Lane, TxError> {
 /// [`TxError`].
 pub async fn try_lock(tx: &mut Tx, key: &LaneKey) -> Result<Option<Lane>, TxError> {
     let sql = LanesSql::of(tx.dialect());
-    tx.locks(LockKind::Lane, key.as_str());
+    tx.locks_if_free(LockKind::Lane, key.as_str());
     tx.fetch_opt(sql.lock_skip, values![key.as_str()])
         .await?
         .as_ref()

@@ -1,5 +1,10 @@
 //! The one lock order, checked in debug builds. OceanBase answers a deadlock by failing both sides after the lock limit;
 //! order is the only cure. The order itself is the design's ("Lock order").
+//!
+//! A lock that may wait must not lie before any lock held already. One that never waits (skip-locked) may be taken at any
+//! time, because a cycle of waiting transactions needs each of them to wait; but it counts for those that follow it. So
+//! claim and recover go on to the next lane with the items of the last one still locked. Items are not ordered among each
+//! other: they are locked under their lane, and by heartbeats, which never wait.
 
 /// Kinds of rows that transactions lock, in the order in which they may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,14 +25,14 @@ pub(crate) enum LockKind {
     Lease,
 }
 
-/// What a transaction has locked last.
+/// The highest lock that a transaction holds.
 #[derive(Debug, Default)]
 pub(crate) struct LockOrder {
     last: Option<(LockKind, String)>,
 }
 
 impl LockOrder {
-    /// Notes a lock. Panics in debug builds when it comes out of order; the same row may be noted twice.
+    /// Notes a lock that may wait. Panics in debug builds when it comes out of order; the same row may be noted twice.
     pub(crate) fn take(&mut self, kind: LockKind, key: &str) {
         let next = (kind, key.to_owned());
         debug_assert!(
@@ -36,6 +41,12 @@ impl LockOrder {
             self.last.as_ref().map(|l| l.0)
         );
         self.last = Some(next);
+    }
+
+    /// Notes a lock that is skipped when somebody holds it. It may come at any time.
+    pub(crate) fn take_free(&mut self, kind: LockKind, key: &str) {
+        let next = (kind, key.to_owned());
+        self.last = self.last.take().max(Some(next));
     }
 }
 
@@ -55,6 +66,24 @@ mod tests {
         ] {
             order.take(kind, key);
         }
+    }
+
+    #[test]
+    fn a_lock_that_never_waits_may_come_at_any_time() {
+        let mut order = LockOrder::default();
+        order.take_free(LockKind::Lane, "b");
+        order.take(LockKind::Item, "");
+        order.take_free(LockKind::Lane, "a");
+        order.take(LockKind::Item, "");
+        order.take(LockKind::Intent, "a");
+    }
+
+    #[test]
+    #[should_panic(expected = "lock order")]
+    fn a_lock_that_never_waits_counts_for_those_that_follow() {
+        let mut order = LockOrder::default();
+        order.take_free(LockKind::Item, "");
+        order.take(LockKind::Lane, "a");
     }
 
     #[test]

@@ -33,5 +33,5 @@ pub use conn::{Dialect, Row, Value};
 pub use db::{Db, DbLimits, OpenError};
 pub use error::{Busy, Corrupt, Down, FenceLost, TxError};
 pub use names::TxName;
-pub use tx::{Tx, TxFuture};
+pub use tx::{Body, Tx, TxFuture};
 pub use url::{DatabaseUrl, UrlFault};

@@ -24,7 +24,7 @@ use crate::store::names::TxName;
 pub type TxFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, TxError>> + Send + 't>>;
 
 /// A transaction's body as a plain function of the transaction and its input.
-pub(crate) type Body<I, T> = for<'a> fn(&'a mut Tx, &'a I) -> TxFuture<'a, T>;
+pub type Body<I, T> = for<'a> fn(&'a mut Tx, &'a I) -> TxFuture<'a, T>;
 
 fn shared<'t, I, T>(tx: &'t mut Tx, input: &Arc<I>, f: Body<I, T>) -> TxFuture<'t, T>
 where
@@ -89,6 +89,11 @@ impl Tx {
     /// Notes that the next statement locks a row, and checks the order in debug builds (design, "Lock order").
     pub(crate) fn locks(&mut self, kind: LockKind, key: &str) {
         self.locks.take(kind, key);
+    }
+
+    /// Notes that the next statement locks a row unless somebody else has it.
+    pub(crate) fn locks_if_free(&mut self, kind: LockKind, key: &str) {
+        self.locks.take_free(kind, key);
     }
 
     /// Runs a write and answers how many rows it touched.
@@ -279,7 +284,8 @@ impl Db {
         let work = self.within_transaction(name, mode, f, Arc::clone(&commit_sent));
         match rt::within(self.limits().deadline(), work).await {
             Ok(result) => result,
-            // The future is gone, and with it the connection (`Drop for Tx`).
+            // The future is gone, and with it the connection (`Drop for Tx`). A COMMIT on its way may still happen, on SQLite
+            // too: there it runs on the driver's thread.
             Err(rt::Elapsed) if commit_sent.load(Ordering::Acquire) => Err(TxError::Unknown),
             Err(rt::Elapsed) => Err(TxError::Down(Down::Deadline)),
         }

@@ -28,7 +28,7 @@ use crate::store::tx::Tx;
 statements! {
     /// Texts of this aggregate.
     WorksSql, works {
-        get, lock, lane_live, live, insert, save, save_fenced, ready, expired, owned, beat_lock, beat, page, page_scope, by_ids, depths, next_due, promote, unsupported,
+        get, lane_live, live, insert, save, save_fenced, ready, expired, owned, beat_lock, beat, page, page_scope, by_ids, depths, next_due, promote, unsupported,
     }
 }
 
@@ -141,27 +141,13 @@ fn decode(row: &Row) -> Result<WorkRow, TxError> {
     })
 }
 
-/// Locks an item. Its lane must be locked already.
-///
-/// # Errors
-/// [`TxError`].
-pub async fn lock(tx: &mut Tx, lane: &Lane, id: WorkId) -> Result<Option<WorkRow>, TxError> {
-    let sql = WorksSql::of(tx.dialect());
-    tx.locks(LockKind::Item, lane.key.as_str());
-    tx.fetch_opt(sql.lock, values![&id.to_string()])
-        .await?
-        .as_ref()
-        .map(decode)
-        .transpose()
-}
-
 /// Locks the live items of a locked lane and answers them with it.
 ///
 /// # Errors
 /// [`TxError::Corrupt`] when the lane's rows contradict each other.
 pub async fn lane_view(tx: &mut Tx, lane: Lane) -> Result<(LaneView, Vec<WorkRow>), TxError> {
     let sql = WorksSql::of(tx.dialect());
-    tx.locks(LockKind::Item, lane.key.as_str());
+    tx.locks(LockKind::Item, "");
     let mut rows = Vec::new();
     if let Some(head) = lane.head {
         for row in tx.fetch(sql.lane_live, values![lane.key.as_str(), head.get()]).await? {
@@ -352,7 +338,7 @@ pub enum Beat {
 pub async fn beat(tx: &mut Tx, id: WorkId, holder: &Holder, until: DbTime) -> Result<Beat, TxError> {
     let sql = WorksSql::of(tx.dialect());
     let id = id.to_string();
-    tx.locks(LockKind::Item, "");
+    tx.locks_if_free(LockKind::Item, "");
     let Some(row) = tx.fetch_opt(sql.beat_lock, values![&id]).await? else {
         return Ok(Beat::Skipped);
     };

@@ -10,14 +10,6 @@ SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, sco
        created_at, updated_at, completed_at, ready_at
 FROM pc_work_items
 WHERE work_id = ?",
-    lock: "-- works.lock
-SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
-       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
-       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at, ready_at
-FROM pc_work_items
-WHERE work_id = ?
-FOR UPDATE",
     lane_live: "-- works.lane_live
 SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
        lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
