@@ -93,11 +93,12 @@ impl Waiters {
         };
         let mut last = Arc::new(first);
         let until = rt::now() + budget;
+        // Once: a look wakes every waiter, and a waiter that asked for the next look each time would never let it rest.
+        self.0.arrived.notify_one();
         while !is_over(&last.item.state) {
             if let Some(head) = self.failed_head(&last).await? {
                 return Ok(Some(Waited::HeadFailed { head }));
             }
-            self.0.arrived.notify_one();
             tokio::select! {
                 biased;
                 changed = receiver.changed() => if changed.is_err() { break },

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use powercontext_core::fail::FailCode;
-use powercontext_core::refs::Position;
 
-use crate::families::memory::{commit, read};
+use crate::families::memory::read;
 use crate::families::{
     self, Committed, DomainWrite, HostError, Load, Loaded, ProcessorHost, Reserve, Reserved, Search, SearchHit,
 };
 use crate::ledger::{self, Claimed, Ledger};
-use crate::store::{Tx, TxError, TxName, cursors};
+use crate::store::{TxError, TxName, cursors};
 
 /// Answers one run from the store.
 pub(super) struct StoreHost {
@@ -66,7 +65,7 @@ impl ProcessorHost for StoreHost {
     async fn commit_window(&self, write: DomainWrite) -> Result<Committed, HostError> {
         self.belongs(&write)?;
         self.ledger
-            .commit_window(&self.claimed, Arc::new(FamilyWrite(write)))
+            .commit_window(&self.claimed, ledger_write(&write))
             .await
             .map_err(host_error)?;
         let binding = self
@@ -96,32 +95,19 @@ fn host_error(error: TxError) -> HostError {
     }
 }
 
-/// A family's write as the ledger takes it.
-pub(super) struct FamilyWrite(DomainWrite);
-
-impl FamilyWrite {
-    /// A family's end as the ledger takes it.
-    pub(super) fn done(done: &families::Done) -> ledger::Done {
-        let write = done
-            .write
-            .clone()
-            .map(|write| Arc::new(Self(write)) as Arc<dyn ledger::DomainWrite>);
-        ledger::Done {
-            write,
-            head_read: done.reached.journal_head,
-            cursor: done.reached.cursor,
-            code: done.result.code.as_str(),
-            result: done.result.payload.clone(),
-        }
+/// A family's end as the ledger takes it.
+pub(super) fn ledger_done(done: &families::Done) -> ledger::Done {
+    ledger::Done {
+        write: done.write.as_ref().map(ledger_write),
+        head_read: done.reached.journal_head,
+        cursor: done.reached.cursor,
+        code: done.result.code.as_str(),
+        result: done.result.payload.clone(),
     }
 }
 
-#[async_trait]
-impl ledger::DomainWrite for FamilyWrite {
-    async fn apply(&self, tx: &mut Tx) -> Result<Position, TxError> {
-        let DomainWrite::Memory(write) = &self.0;
-        let applied = commit::apply(tx, write).await?;
-        let cursor = applied.cursor.ok_or(TxError::Refused(FailCode::Unhandled))?;
-        Ok(cursor.sequence)
+fn ledger_write(write: &DomainWrite) -> Arc<dyn ledger::DomainWrite> {
+    match write {
+        DomainWrite::Memory(write) => Arc::new(write.clone()),
     }
 }

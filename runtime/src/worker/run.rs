@@ -13,7 +13,7 @@ use crate::ledger::{Claimed, Ended, Ledger};
 use crate::rt;
 use crate::store::{FenceLost, TxError};
 use crate::worker::executor::Executor;
-use crate::worker::host::{FamilyWrite, StoreHost};
+use crate::worker::host::{StoreHost, ledger_done};
 use crate::worker::running::{RunHandle, Stop};
 
 /// Pauses between tries to write an end that the database does not take just now.
@@ -130,7 +130,7 @@ impl Run {
 
     async fn write(&self, end: &End) -> Result<Ended, TxError> {
         match end {
-            End::Done(done) => self.ledger.finish(&self.claimed, FamilyWrite::done(done)).await,
+            End::Done(done) => self.ledger.finish(&self.claimed, ledger_done(done)).await,
             End::Failed(code) => self.ledger.fail(&self.claimed, *code).await,
             End::Conflict(code) => self.ledger.conflict(&self.claimed, *code).await,
             End::Released => self.ledger.release(&self.claimed).await,
