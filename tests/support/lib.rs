@@ -6,6 +6,7 @@
 pub mod binary;
 pub mod db;
 pub mod oceanbase;
+pub mod proxy;
 
 /// A variable of the test environment; tests are the one place that reads it without `config`.
 pub(crate) fn env(key: &str) -> Option<String> {

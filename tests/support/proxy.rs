@@ -1,0 +1,509 @@
+//! A TCP proxy that breaks connections to the OceanBase kernel the way networks do, at a moment that a test chooses.
+//!
+//! A [`Mode`] holds for every connection until it is changed. A [`Rule`] waits for one transaction, which it recognises by
+//! the names of its statements, and breaks that one connection before or after the server has done what was asked. The
+//! proxy reads the protocol in clear text, so [`Proxy::url`] turns encryption off.
+
+mod packets;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use powercontext::rt;
+use reqwest::Url;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use packets::{Command, Packet, Packets, Session, ends_answer};
+
+/// What the proxy does with connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Forwards.
+    Pass,
+    /// Forwards, each packet this much later.
+    Delay(Duration),
+    /// Nobody listens; open connections are reset.
+    Refuse,
+    /// Connections open and every byte of them is lost, either way. Nobody is told, not even when a side closes. What was
+    /// open is reset once the network heals, as its bytes are missing.
+    BlackHole,
+    /// As [`Mode::BlackHole`], but nothing is lost: everything arrives once the network heals, however late.
+    Stall,
+    /// The server's side is closed and the client's is not: the client is never answered. Once healed, the first byte
+    /// that it sends, or has sent, resets the connection.
+    HalfOpen,
+    /// Connections are reset, new ones as soon as they open.
+    Reset,
+}
+
+/// When a rule acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// When a transaction commits that has run a statement whose name starts so.
+    Commit(&'static str),
+    /// When a statement runs whose name starts so.
+    Statement(&'static str),
+}
+
+/// What a rule does to the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Cuts both sides; the server never gets the command.
+    CutBefore,
+    /// Lets the server do it and answer, then cuts the client, who never gets the answer.
+    CutAfter,
+    /// Loses the command and everything after it. The server is not told: what it has locked stays locked.
+    MuteBefore,
+    /// Lets the server do it; the answer and everything after it is lost.
+    MuteAfter,
+}
+
+/// Waits for one command and breaks its connection. Acts once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// When.
+    pub at: At,
+    /// What.
+    pub act: Act,
+    /// How many matching commands pass first.
+    pub skip: u32,
+}
+
+impl Rule {
+    /// For the next transaction that has run such a statement and commits.
+    pub fn on_commit_of(statement: &'static str, act: Act) -> Self {
+        let at = At::Commit(statement);
+        Self { at, act, skip: 0 }
+    }
+
+    fn matches(&self, command: &Command) -> bool {
+        match (command, self.at) {
+            (Command::Commit(ran), At::Commit(name)) | (Command::Statements(ran), At::Statement(name)) => {
+                ran.iter().any(|ran| ran.starts_with(name))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What went through, counted since the proxy started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Commands that a client waited for.
+    pub round_trips: u64,
+    /// Commits that were sent.
+    pub commits: u64,
+    /// Rules that have acted.
+    pub acted: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Setting {
+    mode: Mode,
+    number: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    rules: Mutex<Vec<Rule>>,
+    connections: AtomicU64,
+    round_trips: AtomicU64,
+    commits: AtomicU64,
+    acted: AtomicU64,
+}
+
+impl Shared {
+    /// Counts a command and takes the rule that waits for it.
+    fn judge(&self, command: &Command) -> Option<Act> {
+        if command.is_answered() {
+            self.round_trips.fetch_add(1, Ordering::Relaxed);
+        }
+        if matches!(command, Command::Commit(_)) {
+            self.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = rules.iter().position(|rule| rule.matches(command))?;
+        if rules[at].skip > 0 {
+            rules[at].skip -= 1;
+            return None;
+        }
+        self.acted.fetch_add(1, Ordering::Relaxed);
+        Some(rules.remove(at).act)
+    }
+}
+
+/// A running proxy; dropping it resets every connection.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    url: String,
+    shared: Arc<Shared>,
+    setting: watch::Sender<Setting>,
+    applied: watch::Receiver<u64>,
+    listener: JoinHandle<()>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+impl Proxy {
+    /// Starts a proxy before the server of this URL, on a free port of this machine.
+    ///
+    /// # Errors
+    /// When the URL names no server or no port is free.
+    pub async fn before(url: &str) -> anyhow::Result<Self> {
+        let mut url = Url::parse(url).map_err(|_| anyhow::anyhow!("no URL of a server"))?;
+        let host = url.host_str().context("a URL without a host")?.to_owned();
+        let server = (host, url.port().unwrap_or(3306));
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        url.set_host(Some("127.0.0.1"))?;
+        url.set_port(Some(address.port()))
+            .map_err(|()| anyhow::anyhow!("a URL that takes no port"))?;
+        url.query_pairs_mut().append_pair("ssl-mode", "disabled");
+        let (mode, number) = (Mode::Pass, 0);
+        let setting = watch::Sender::new(Setting { mode, number });
+        let (apply, applied) = watch::channel(0);
+        let shared = Arc::new(Shared::default());
+        let accept = Accept {
+            address,
+            server,
+            shared: Arc::clone(&shared),
+            setting: setting.subscribe(),
+            apply,
+        };
+        Ok(Self {
+            address,
+            url: url.into(),
+            shared,
+            setting,
+            applied,
+            listener: rt::spawn(accept.run(listener)),
+        })
+    }
+
+    /// The server's URL by way of the proxy. May hold a password.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Where the proxy listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Changes what happens to connections; on return new ones meet the new mode.
+    ///
+    /// # Errors
+    /// When the proxy could not listen again.
+    pub async fn set(&self, mode: Mode) -> anyhow::Result<()> {
+        let mut number = 0;
+        self.setting.send_modify(|setting| {
+            number = setting.number + 1;
+            *setting = Setting { mode, number };
+        });
+        let mut applied = self.applied.clone();
+        let done = rt::within(Duration::from_secs(10), applied.wait_for(|done| *done >= number)).await;
+        done.context("the proxy did not listen again")??;
+        Ok(())
+    }
+
+    /// Arms a rule; it acts once.
+    pub fn arm(&self, rule: Rule) {
+        self.rules().push(rule);
+    }
+
+    /// Whether every rule has acted.
+    pub fn is_disarmed(&self) -> bool {
+        self.rules().is_empty()
+    }
+
+    /// What went through so far.
+    pub fn counts(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            connections: read(&self.shared.connections),
+            round_trips: read(&self.shared.round_trips),
+            commits: read(&self.shared.commits),
+            acted: read(&self.shared.acted),
+        }
+    }
+
+    fn rules(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
+        self.shared.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Accepts connections as the mode says.
+struct Accept {
+    address: SocketAddr,
+    server: (String, u16),
+    shared: Arc<Shared>,
+    setting: watch::Receiver<Setting>,
+    apply: watch::Sender<u64>,
+}
+
+impl Accept {
+    async fn run(mut self, listener: TcpListener) {
+        let mut listener = Some(listener);
+        loop {
+            let Setting { mode, number } = *self.setting.borrow_and_update();
+            if mode == Mode::Refuse {
+                listener = None;
+            } else if listener.is_none() {
+                // The port stays ours on this machine unless somebody takes it meanwhile; `set` tells that in time.
+                listener = TcpListener::bind(self.address).await.ok();
+            }
+            if listener.is_some() || mode == Mode::Refuse {
+                self.apply.send_replace(number);
+            }
+            let accepted = async {
+                match &listener {
+                    Some(listener) => listener.accept().await.ok(),
+                    None if mode == Mode::Refuse => std::future::pending().await,
+                    None => {
+                        rt::sleep(Duration::from_millis(10)).await;
+                        None
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                changed = self.setting.changed() => if changed.is_err() { return },
+                accepted = accepted => if let Some((client, _)) = accepted { self.start(client) },
+            }
+        }
+    }
+
+    fn start(&self, client: TcpStream) {
+        self.shared.connections.fetch_add(1, Ordering::Relaxed);
+        let (shared, setting) = (Arc::clone(&self.shared), self.setting.clone());
+        let server = self.server.clone();
+        rt::spawn(async move {
+            let link = Link {
+                client,
+                server: None,
+                session: Session::default(),
+                from_client: Packets::default(),
+                from_server: Packets::default(),
+                shared,
+                setting,
+            };
+            link.run(server).await;
+        });
+    }
+}
+
+/// How a connection goes on.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// The mode changed.
+    Changed,
+    /// It is over.
+    Over,
+}
+
+/// A client's connection and its server's.
+struct Link {
+    client: TcpStream,
+    server: Option<TcpStream>,
+    session: Session,
+    from_client: Packets,
+    from_server: Packets,
+    shared: Arc<Shared>,
+    setting: watch::Receiver<Setting>,
+}
+
+impl Link {
+    async fn run(mut self, server: (String, u16)) {
+        loop {
+            let mode = self.setting.borrow_and_update().mode;
+            let next = match mode {
+                Mode::Pass | Mode::Delay(_) => {
+                    let delay = if let Mode::Delay(delay) = mode {
+                        delay
+                    } else {
+                        Duration::ZERO
+                    };
+                    if self.server.is_none() {
+                        self.server = TcpStream::connect((server.0.as_str(), server.1)).await.ok();
+                    }
+                    self.pass(delay).await.unwrap_or(Next::Over)
+                }
+                Mode::Stall => changed(&mut self.setting).await,
+                Mode::BlackHole => self.swallow().await,
+                Mode::HalfOpen => self.half_open().await,
+                Mode::Refuse | Mode::Reset => Next::Over,
+            };
+            if next == Next::Over {
+                break;
+            }
+        }
+        reset(self.client);
+        if let Some(server) = self.server {
+            reset(server);
+        }
+    }
+
+    /// Forwards until the mode changes, a side closes or a rule has acted.
+    async fn pass(&mut self, delay: Duration) -> anyhow::Result<Next> {
+        let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+        loop {
+            let server = self.server.as_mut().context("the server does not answer")?;
+            tokio::select! {
+                biased;
+                next = changed(&mut self.setting) => return Ok(next),
+                read = server.read(&mut answered) => {
+                    let read = read?;
+                    anyhow::ensure!(read > 0, "the server has closed");
+                    pause(delay).await;
+                    self.client.write_all(&answered[..read]).await?;
+                    self.from_server.push(&answered[..read]);
+                    while let Some(packet) = self.from_server.next() {
+                        self.session.received(&packet);
+                    }
+                }
+                read = self.client.read(&mut asked) => {
+                    let read = read?;
+                    anyhow::ensure!(read > 0, "the client has closed");
+                    self.from_client.push(&asked[..read]);
+                    while let Some(packet) = self.from_client.next() {
+                        pause(delay).await;
+                        if let Some(next) = self.forward(&packet).await? {
+                            return Ok(next);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands one packet to the server, unless a rule has other ideas.
+    async fn forward(&mut self, packet: &Packet) -> anyhow::Result<Option<Next>> {
+        let command = self.session.sent(packet);
+        let act = self.shared.judge(&command);
+        let server = self.server.as_mut().context("the server does not answer")?;
+        if !matches!(act, Some(Act::CutBefore | Act::MuteBefore)) {
+            server.write_all(packet.bytes()).await?;
+        }
+        Ok(match act {
+            None => None,
+            Some(Act::CutBefore) => Some(Next::Over),
+            Some(Act::CutAfter) => {
+                answer(server).await?;
+                Some(Next::Over)
+            }
+            Some(Act::MuteAfter) => {
+                answer(server).await?;
+                self.lose_all().await;
+                Some(Next::Over)
+            }
+            Some(Act::MuteBefore) => {
+                self.lose_all().await;
+                Some(Next::Over)
+            }
+        })
+    }
+
+    /// Loses everything until the mode changes; what lost nothing may go on.
+    async fn swallow(&mut self) -> Next {
+        let mut lost = vec![0; 64 * 1024];
+        let mut other = vec![0; 64 * 1024];
+        let has_server = self.server.is_some();
+        tokio::select! {
+            biased;
+            next = changed(&mut self.setting) => return if has_server { next } else { Next::Over },
+            _ = self.client.read(&mut lost) => {}
+            _ = read_opt(self.server.as_mut(), &mut other) => {}
+        }
+        self.lose_all().await;
+        Next::Over
+    }
+
+    /// Reads and loses what the client sends until the mode changes. The server's side stays open, whatever the client does.
+    async fn lose_all(&mut self) {
+        let mut lost = vec![0; 64 * 1024];
+        loop {
+            tokio::select! {
+                biased;
+                _ = changed(&mut self.setting) => return,
+                read = self.client.read(&mut lost) => if !matches!(read, Ok(1..)) {
+                    changed(&mut self.setting).await;
+                    return;
+                },
+            }
+        }
+    }
+
+    /// Closes the server's side and never answers the client.
+    async fn half_open(&mut self) -> Next {
+        self.server = None;
+        let mut lost = vec![0; 64 * 1024];
+        let mut has_sent = false;
+        loop {
+            let is_healed = self.setting.borrow_and_update().mode != Mode::HalfOpen;
+            if is_healed && has_sent {
+                return Next::Over;
+            }
+            tokio::select! {
+                biased;
+                next = changed(&mut self.setting) => if next == Next::Over { return next },
+                read = self.client.read(&mut lost), if !has_sent => has_sent = matches!(read, Ok(1..)) || return Next::Over,
+            }
+        }
+    }
+}
+
+async fn changed(setting: &mut watch::Receiver<Setting>) -> Next {
+    match setting.changed().await {
+        Ok(()) => Next::Changed,
+        Err(_) => Next::Over,
+    }
+}
+
+async fn read_opt(stream: Option<&mut TcpStream>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    match stream {
+        Some(stream) => stream.read(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn pause(delay: Duration) {
+    if !delay.is_zero() {
+        rt::sleep(delay).await;
+    }
+}
+
+/// Reads the server's whole answer to a command without rows, and keeps it.
+async fn answer(server: &mut TcpStream) -> anyhow::Result<()> {
+    let mut packets = Packets::default();
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let read = server.read(&mut bytes).await?;
+        anyhow::ensure!(read > 0, "the server has closed");
+        packets.push(&bytes[..read]);
+        while let Some(packet) = packets.next() {
+            if ends_answer(&packet) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Closes without a word: the other side is told that the connection is gone.
+fn reset(stream: TcpStream) {
+    // Fails only on a socket that is gone already.
+    let _ = stream.set_zero_linger();
+    drop(stream);
+}
