@@ -147,187 +147,35 @@ fn cell(state_name: &str, event: &str) -> String {
     }
 }
 
+/// The state reached, or why nothing happened. `State`: the state takes no such event. `Stale`: the caller's lease is gone.
+const MATRIX: &str = "
+state              claim    adopt      window     finish     fail        fail_final  conflict    release     expire      retry   cancel
+queued_due         running  State      Stale      Stale      Stale       Stale       Stale       Stale       State       State   cancelled
+queued_later       NotDue   State      Stale      Stale      Stale       Stale       Stale       Stale       State       State   cancelled
+running            State    running    running    succeeded  retry_wait  failed      retry_wait  retry_wait  Leased      State   cancelling
+running_lapsed     State    Stale      Stale      Stale      Stale       Stale       Stale       Stale       retry_wait  State   cancelled
+running_other      State    Stale      Stale      Stale      Stale       Stale       Stale       Stale       Leased      State   cancelling
+retry_due          running  State      Stale      Stale      Stale       Stale       Stale       Stale       State       State   cancelled
+retry_later        NotDue   State      Stale      Stale      Stale       Stale       Stale       Stale       State       State   cancelled
+cancelling         State    cancelled  cancelled  cancelled  cancelled   cancelled   cancelled   cancelled   Leased      State   State
+cancelling_lapsed  State    Stale      Stale      Stale      Stale       Stale       Stale       Stale       cancelled   State   cancelled
+succeeded          State    State      Stale      Stale      Stale       Stale       Stale       Stale       State       State   State
+failed             State    State      Stale      Stale      Stale       Stale       Stale       Stale       State       queued  cancelled
+cancelled          State    State      Stale      Stale      Stale       Stale       Stale       Stale       State       State   State
+";
+
 #[test]
 fn the_whole_matrix_is_as_documented() {
-    // Columns in the order of EVENTS. State: the state takes no such event. Stale: the caller's lease is gone.
-    let table: [(&str, [&str; 11]); 12] = [
-        (
-            "queued_due",
-            [
-                "running",
-                "State",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "State",
-                "State",
-                "cancelled",
-            ],
-        ),
-        (
-            "queued_later",
-            [
-                "NotDue",
-                "State",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "State",
-                "State",
-                "cancelled",
-            ],
-        ),
-        (
-            "running",
-            [
-                "State",
-                "running",
-                "running",
-                "succeeded",
-                "retry_wait",
-                "failed",
-                "retry_wait",
-                "retry_wait",
-                "Leased",
-                "State",
-                "cancelling",
-            ],
-        ),
-        (
-            "running_lapsed",
-            [
-                "State",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "retry_wait",
-                "State",
-                "cancelled",
-            ],
-        ),
-        (
-            "running_other",
-            [
-                "State",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Leased",
-                "State",
-                "cancelling",
-            ],
-        ),
-        (
-            "retry_due",
-            [
-                "running",
-                "State",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "State",
-                "State",
-                "cancelled",
-            ],
-        ),
-        (
-            "retry_later",
-            [
-                "NotDue",
-                "State",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "State",
-                "State",
-                "cancelled",
-            ],
-        ),
-        (
-            "cancelling",
-            [
-                "State",
-                "cancelled",
-                "cancelled",
-                "cancelled",
-                "cancelled",
-                "cancelled",
-                "cancelled",
-                "cancelled",
-                "Leased",
-                "State",
-                "State",
-            ],
-        ),
-        (
-            "cancelling_lapsed",
-            [
-                "State",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "cancelled",
-                "State",
-                "cancelled",
-            ],
-        ),
-        (
-            "succeeded",
-            [
-                "State", "State", "Stale", "Stale", "Stale", "Stale", "Stale", "Stale", "State", "State", "State",
-            ],
-        ),
-        (
-            "failed",
-            [
-                "State",
-                "State",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "Stale",
-                "State",
-                "queued",
-                "cancelled",
-            ],
-        ),
-        (
-            "cancelled",
-            [
-                "State", "State", "Stale", "Stale", "Stale", "Stale", "Stale", "Stale", "State", "State", "State",
-            ],
-        ),
-    ];
-    assert_eq!(table.map(|(name, _)| name), STATES);
-    for (name, expected) in table {
-        for (event, expected) in EVENTS.iter().zip(expected) {
-            assert_eq!(cell(name, event), expected, "{name} x {event}");
+    let mut rows = MATRIX
+        .trim()
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(rows.next().expect("a header")[1..], EVENTS);
+    let rows: Vec<_> = rows.collect();
+    assert_eq!(rows.iter().map(|row| row[0]).collect::<Vec<_>>(), STATES);
+    for row in rows {
+        for (event, expected) in EVENTS.iter().zip(&row[1..]) {
+            assert_eq!(cell(row[0], event), *expected, "{} x {event}", row[0]);
         }
     }
 }
