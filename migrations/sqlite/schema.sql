@@ -304,3 +304,17 @@ END;
 CREATE TRIGGER tr_pc_memory_entry_heads_delete AFTER DELETE ON pc_memory_entry_heads BEGIN
   INSERT INTO pc_memory_entry_search (pc_memory_entry_search, rowid, searchable_text) VALUES ('delete', old.head_id, old.searchable_text);
 END;
+
+-- 0004_rate_limit/1_rate_limit_windows.sql
+CREATE TABLE pc_rate_limit_windows (
+  principal_key TEXT NOT NULL,
+  policy_id TEXT NOT NULL,
+  window_started_at INTEGER NOT NULL,
+  request_count INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  PRIMARY KEY (principal_key, policy_id, window_started_at),
+  CONSTRAINT ck_pc_rate_limit_windows_count CHECK (request_count > 0)
+) STRICT;
+
+-- 0004_rate_limit/2_rate_limit_windows_expiry.sql
+CREATE INDEX ix_pc_rate_limit_windows_expiry ON pc_rate_limit_windows (expires_at);

@@ -5,5 +5,6 @@ mod artifacts;
 mod capture;
 mod cursors;
 mod memory;
+mod rates;
 mod sources;
 mod statements;

@@ -72,6 +72,18 @@ digest_key! {
     LogicalKey
 }
 
+digest_key! {
+    /// Names a principal in rows that need not say who it is.
+    PrincipalKey
+}
+
+impl PrincipalKey {
+    /// Key of a principal: digest of its type, NUL, its id.
+    pub fn of(kind: &str, id: &str) -> Self {
+        Self(sha256_hex(format!("{kind}\0{id}").as_bytes()))
+    }
+}
+
 impl LaneKey {
     /// The lane of a family's work in a scope: digest of `family:scope`.
     pub fn of(family: &FamilyName, scope: &ScopeId) -> Self {
@@ -103,6 +115,13 @@ mod tests {
         let key = LogicalKey::of(&kind, &scope, &binding);
         let input = r#"["powercontext.memory.source-window","équipe","memory-source-window"]"#;
         assert_eq!(key.as_str(), sha256_hex(input.as_bytes()));
+    }
+
+    #[test]
+    fn a_principal_is_keyed_by_its_type_nul_and_id() {
+        let key = PrincipalKey::of("service", "server-token");
+        assert_eq!(key.as_str(), sha256_hex(b"service\0server-token"));
+        assert_ne!(PrincipalKey::of("a", "bc"), PrincipalKey::of("ab", "c"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod lease;
 pub mod limits;
 pub mod memory;
 pub mod operation;
+pub mod rate;
 pub mod refs;
 pub mod supervise;
 pub mod time;

@@ -20,6 +20,7 @@ pub mod migrate;
 mod names;
 mod oceanbase;
 pub mod owner;
+pub mod rates;
 pub mod schema;
 pub mod search_text;
 pub mod sources;

@@ -55,6 +55,8 @@ tx_names! {
     Operations => "operations",
     /// Memory for a client.
     MemoryRead => "memory_read",
+    /// A request counted against its principal's limit.
+    RateLimit => "rate_limit",
     /// Health.
     Ping => "ping",
     /// Queue gauges.

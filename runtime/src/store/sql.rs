@@ -42,5 +42,6 @@ pub fn all(dialect: Dialect) -> Vec<&'static str> {
     texts.extend(super::cursors::CursorsSql::of(dialect).all());
     texts.extend(super::artifacts::ArtifactsSql::of(dialect).all());
     texts.extend(super::memory_entries::MemoryEntriesSql::of(dialect).all());
+    texts.extend(super::rates::RatesSql::of(dialect).all());
     texts
 }

@@ -163,6 +163,27 @@ impl Tx {
         }
     }
 
+    /// Runs a body without a transaction around it. Every statement is its own commit, so one whose reply is lost may have
+    /// written.
+    async fn one_by_one<T, F>(&mut self, f: &F) -> Result<T, TxError>
+    where
+        F: for<'t> Fn(&'t mut Self) -> TxFuture<'t, T> + Send + Sync,
+    {
+        self.commit_sent.store(true, Ordering::Release);
+        match f(self).await {
+            Ok(value) => {
+                self.conn = None;
+                Ok(value)
+            }
+            Err(TxError::Down(Down::Connection)) => Err(TxError::Unknown),
+            Err(error) => {
+                // Nothing is open; this proves that the connection is still of use.
+                self.rollback().await;
+                Err(error)
+            }
+        }
+    }
+
     async fn rollback(&mut self) {
         if self.conn().raw("ROLLBACK").await.is_ok() {
             self.conn = None;
@@ -191,6 +212,8 @@ fn report(dialect: Dialect, sql: &'static str, error: &sqlx::Error) -> TxError {
 enum Mode {
     Write,
     Read,
+    /// Writes whose statements commit one by one. SQLite, where a write is one call of this process, makes no difference.
+    Autocommit,
 }
 
 impl Db {
@@ -242,6 +265,22 @@ impl Db {
     {
         let input = Arc::clone(input);
         self.read(name, move |tx| shared(tx, &input, f)).await
+    }
+
+    /// Runs a function whose statements commit one by one: for a single guarded write, which so costs one round trip and
+    /// holds its row for no longer than itself. The closure may run more than once, and a run that ended busy may have
+    /// written what its earlier statements say.
+    ///
+    /// # Errors
+    /// [`TxError`]; `Unknown` when a statement's reply was lost.
+    pub(crate) async fn autocommit_with<I, T>(&self, name: TxName, input: &Arc<I>, f: Body<I, T>) -> Result<T, TxError>
+    where
+        I: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let input = Arc::clone(input);
+        self.detached(name, Mode::Autocommit, move |tx| shared(tx, &input, f))
+            .await
     }
 
     async fn detached<T, F>(&self, name: TxName, mode: Mode, f: F) -> Result<T, TxError>
@@ -303,7 +342,7 @@ impl Db {
     {
         let dialect = self.dialect();
         let conn = match mode {
-            Mode::Write => self.acquire_writer(name).await?,
+            Mode::Write | Mode::Autocommit => self.acquire_writer(name).await?,
             Mode::Read => self.acquire_reader().await?,
         };
         let mut tx = Tx {
@@ -313,6 +352,9 @@ impl Db {
             locks: LockOrder::default(),
             commit_sent,
         };
+        if (dialect, mode) == (Dialect::OceanBase, Mode::Autocommit) {
+            return tx.one_by_one(f).await;
+        }
         if let Some(begin) = begin(dialect, mode) {
             tx.raw(begin).await?;
         }
@@ -341,7 +383,7 @@ impl Db {
 
     /// On SQLite every write proves that this process still owns the file.
     async fn check_term(&self, tx: &mut Tx, mode: Mode) -> Result<(), TxError> {
-        let (Some(term), Mode::Write) = (self.term(), mode) else {
+        let (Some(term), Mode::Write | Mode::Autocommit) = (self.term(), mode) else {
             return Ok(());
         };
         let sql = "-- leases.term\nSELECT fence FROM pc_scheduler_leases WHERE lease_name = 'single-node-runtime'";
@@ -357,9 +399,9 @@ impl Db {
 fn begin(dialect: Dialect, mode: Mode) -> Option<&'static str> {
     match (dialect, mode) {
         (Dialect::OceanBase, Mode::Write) => Some("START TRANSACTION"),
-        (Dialect::OceanBase, Mode::Read) => None,
+        (Dialect::OceanBase, Mode::Read | Mode::Autocommit) => None,
         // Taken at once: a deferred transaction that upgrades late fails with a stale snapshot instead of waiting.
-        (Dialect::Sqlite, Mode::Write) => Some("BEGIN IMMEDIATE"),
+        (Dialect::Sqlite, Mode::Write | Mode::Autocommit) => Some("BEGIN IMMEDIATE"),
         (Dialect::Sqlite, Mode::Read) => Some("BEGIN"),
     }
 }

@@ -56,12 +56,15 @@ fn an_empty_database_gets_every_revision_and_a_current_one_none() {
     for dialect in DIALECTS {
         for found in [Found::default(), after(dialect, 0)] {
             let plan = plan(dialect, &found).expect("allowed");
-            assert_eq!((plan.current, numbers(&plan)), (0, vec![1, 2, 3]));
+            assert_eq!((plan.current, numbers(&plan)), (0, (1..=TARGET).collect::<Vec<_>>()));
         }
         let partly = plan(dialect, &after(dialect, 1)).expect("allowed");
-        assert_eq!((partly.current, numbers(&partly)), (1, vec![2, 3]));
-        let done = plan(dialect, &after(dialect, 3)).expect("allowed");
-        assert_eq!((done.current, done.newer, done.steps), (3, false, vec![]));
+        assert_eq!(
+            (partly.current, numbers(&partly)),
+            (1, (2..=TARGET).collect::<Vec<_>>())
+        );
+        let done = plan(dialect, &after(dialect, REVISIONS.len())).expect("allowed");
+        assert_eq!((done.current, done.newer, done.steps), (TARGET, false, vec![]));
     }
 }
 
@@ -81,9 +84,9 @@ fn tables_without_a_revision_are_refused() {
 #[test]
 fn a_newer_revision_that_this_build_may_read_needs_nothing() {
     for completed in [true, false] {
-        let mut found = after(Dialect::OceanBase, 3);
+        let mut found = after(Dialect::OceanBase, REVISIONS.len());
         found.revisions.push(StoredRevision {
-            number: 4,
+            number: TARGET + 1,
             name: "of_the_future".to_owned(),
             checksum: "unknown".to_owned(),
             oldest_reader: TARGET,
@@ -92,26 +95,26 @@ fn a_newer_revision_that_this_build_may_read_needs_nothing() {
         });
         let plan = plan(Dialect::OceanBase, &found).expect("allowed");
         assert_eq!((plan.newer, plan.steps), (true, vec![]));
-        assert_eq!(plan.current, if completed { 4 } else { 3 });
+        assert_eq!(plan.current, if completed { TARGET + 1 } else { TARGET });
     }
 }
 
 #[test]
 fn a_newer_revision_that_this_build_may_not_read_is_refused() {
-    let mut found = after(Dialect::OceanBase, 3);
+    let mut found = after(Dialect::OceanBase, REVISIONS.len());
     found.revisions.push(StoredRevision {
-        number: 4,
+        number: TARGET + 1,
         name: "of_the_future".to_owned(),
         checksum: "unknown".to_owned(),
-        oldest_reader: 4,
+        oldest_reader: TARGET + 1,
         completed: false,
         statements_done: 0,
     });
     assert_eq!(
         plan(Dialect::OceanBase, &found),
         Err(Refusal::Unreadable {
-            stored: 4,
-            oldest_reader: 4,
+            stored: TARGET + 1,
+            oldest_reader: TARGET + 1,
             own: TARGET
         })
     );
@@ -119,7 +122,7 @@ fn a_newer_revision_that_this_build_may_not_read_is_refused() {
 
 #[test]
 fn a_changed_checksum_is_refused() {
-    let mut found = after(Dialect::Sqlite, 3);
+    let mut found = after(Dialect::Sqlite, REVISIONS.len());
     found.revisions[1].checksum = "0".repeat(64);
     assert_eq!(plan(Dialect::Sqlite, &found), Err(Refusal::Changed { revision: 2 }));
 }
@@ -136,7 +139,7 @@ fn a_begun_step_goes_on_where_it_stopped() {
                 done
             }
         );
-        assert_eq!(numbers(&plan), [2, 3]);
+        assert_eq!(numbers(&plan), (2..=TARGET).collect::<Vec<_>>());
     }
 }
 
@@ -170,10 +173,10 @@ fn an_object_in_the_way_of_a_step_is_refused() {
 
 #[test]
 fn a_record_with_a_hole_or_an_incomplete_middle_is_refused() {
-    let mut hole = after(Dialect::OceanBase, 3);
+    let mut hole = after(Dialect::OceanBase, REVISIONS.len());
     hole.revisions.remove(1);
     assert_eq!(plan(Dialect::OceanBase, &hole), Err(Refusal::Record { revision: 3 }));
-    let mut middle = after(Dialect::OceanBase, 3);
+    let mut middle = after(Dialect::OceanBase, REVISIONS.len());
     middle.revisions[1].completed = false;
     assert_eq!(plan(Dialect::OceanBase, &middle), Err(Refusal::Record { revision: 3 }));
 }

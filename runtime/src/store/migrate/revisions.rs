@@ -171,10 +171,22 @@ pub const REVISIONS: &[Revision] = &[
             ]
         ),
     },
+    Revision {
+        number: 4,
+        name: "rate_limit",
+        oldest_reader: 3,
+        additive: true,
+        oceanbase: statements!("oceanbase", "0004_rate_limit", ["1_rate_limit_windows.sql"]),
+        sqlite: statements!(
+            "sqlite",
+            "0004_rate_limit",
+            ["1_rate_limit_windows.sql", "2_rate_limit_windows_expiry.sql"]
+        ),
+    },
 ];
 
 /// The newest revision this build knows; the schema it works on.
-pub const TARGET: u32 = 3;
+pub const TARGET: u32 = 4;
 
 /// Every statement of a fresh schema, in order.
 pub fn all_statements(dialect: Dialect) -> impl Iterator<Item = &'static Statement> {

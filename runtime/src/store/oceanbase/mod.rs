@@ -8,5 +8,6 @@ pub(crate) mod keys;
 pub(crate) mod lanes;
 pub(crate) mod leases;
 pub(crate) mod memory_entries;
+pub(crate) mod rates;
 pub(crate) mod sources;
 pub(crate) mod works;

@@ -1,0 +1,1 @@
+CREATE INDEX ix_pc_rate_limit_windows_expiry ON pc_rate_limit_windows (expires_at)

@@ -1,0 +1,19 @@
+//! OceanBase texts of the request limit's windows. Sessions keep UTC, so `UNIX_TIMESTAMP` and back is exact.
+
+use crate::store::rates::RatesSql;
+
+pub(crate) const SQL: RatesSql = RatesSql {
+    take: "-- rates.take
+UPDATE pc_rate_limit_windows SET request_count = request_count + 1
+WHERE principal_key = ? AND policy_id = ?
+  AND window_started_at = FROM_UNIXTIME(FLOOR(UNIX_TIMESTAMP(UTC_TIMESTAMP(6)) / ?) * ?)
+  AND request_count < ?",
+    read: "-- rates.read
+SELECT request_count FROM pc_rate_limit_windows
+WHERE principal_key = ? AND policy_id = ? AND window_started_at = ?",
+    open: "-- rates.open
+INSERT INTO pc_rate_limit_windows (principal_key, policy_id, window_started_at, request_count, expires_at)
+VALUES (?, ?, ?, 1, ?)",
+    purge: "-- rates.purge
+DELETE FROM pc_rate_limit_windows WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",
+};
