@@ -4,6 +4,13 @@
 mod artifacts;
 mod capture;
 mod cursors;
+mod ledger_claim;
+mod ledger_end;
+mod ledger_flush;
+mod ledger_kit;
+mod ledger_operator;
+mod ledger_random;
+mod ledger_recover;
 mod memory;
 mod rates;
 mod sources;

@@ -10,15 +10,20 @@ use powercontext::store::migrate::{Code, Mode, migrate};
 use powercontext::store::{DatabaseUrl, Db, DbLimits, Dialect};
 use powercontext_core::ids::ScopeId;
 use powercontext_core::time::Span;
+use std::sync::{Mutex, PoisonError};
+
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::oceanbase;
+use crate::raw::Raw;
 
 /// Connections of a test's OceanBase pool unless it asks for another number.
 const CONNECTIONS: u32 = 8;
 
 static OCEANBASE_MIGRATED: OnceCell<()> = OnceCell::const_new();
+/// Migrated schemas that no test uses just now.
+static IDLE: Mutex<Vec<oceanbase::Server>> = Mutex::new(Vec::new());
 
 /// A migrated database and the scopes of one test in it.
 #[derive(Debug)]
@@ -29,6 +34,20 @@ pub struct TestDb {
     prefix: String,
     /// Keeps the file of a SQLite database.
     _directory: Option<TempDir>,
+    /// Gives a schema of its own back.
+    _lent: Option<Lent>,
+}
+
+/// A schema that one test has for itself. One whose test failed is not used again.
+#[derive(Debug)]
+struct Lent(Option<oceanbase::Server>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(server) = self.0.take().filter(|_| !std::thread::panicking()) {
+            IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(server);
+        }
+    }
 }
 
 impl TestDb {
@@ -41,7 +60,7 @@ impl TestDb {
         let path = directory.path().join("powercontext.db");
         let url = path.to_str().context("a temporary path that is not UTF-8")?.to_owned();
         migrated(&url).await?;
-        Self::over(url, Some(directory)).await
+        Self::over(url, Some(directory), None).await
     }
 
     /// This process's schema on the OceanBase server under test.
@@ -51,15 +70,34 @@ impl TestDb {
     pub async fn oceanbase() -> anyhow::Result<Self> {
         let server = oceanbase::url().await?;
         OCEANBASE_MIGRATED.get_or_try_init(|| migrated(server.url())).await?;
-        Self::over(server.url().to_owned(), None).await
+        Self::over(server.url().to_owned(), None, None).await
     }
 
-    async fn over(url: String, directory: Option<TempDir>) -> anyhow::Result<Self> {
+    /// A schema on the OceanBase server under test that no other test uses meanwhile, without rows: for tests of what
+    /// looks at all rows, as a claim does.
+    ///
+    /// # Errors
+    /// When no server is named or it does not answer.
+    pub async fn oceanbase_alone() -> anyhow::Result<Self> {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let server = if let Some(server) = idle {
+            Raw::connect(server.url()).await?.empty().await?;
+            server
+        } else {
+            let server = oceanbase::fresh().await?;
+            migrated(server.url()).await?;
+            server
+        };
+        Self::over(server.url().to_owned(), None, Some(Lent(Some(server)))).await
+    }
+
+    async fn over(url: String, directory: Option<TempDir>, lent: Option<Lent>) -> anyhow::Result<Self> {
         Ok(Self {
             db: open(&url, CONNECTIONS).await?,
             url,
             prefix: rt::hex_id()[..12].to_owned(),
             _directory: directory,
+            _lent: lent,
         })
     }
 

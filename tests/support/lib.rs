@@ -4,9 +4,11 @@
 //! promises returns an error, so that a suite can never pass by skipping itself.
 
 pub mod binary;
+pub mod checker;
 pub mod db;
 pub mod oceanbase;
 pub mod proxy;
+pub mod raw;
 
 /// A variable of the test environment; tests are the one place that reads it without `config`.
 pub(crate) fn env(key: &str) -> Option<String> {

@@ -22,10 +22,18 @@ pub const PREFIX: &str = "pc_test_";
 
 const KEEP_LEFTOVERS_SECONDS: i64 = 24 * 60 * 60;
 
-/// The schema of this test process.
+/// A schema of this test process.
 pub struct Server {
     url: String,
     schema: String,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Server {
