@@ -1,7 +1,8 @@
 //! Role `all` of a single node: API and Worker in one process.
 //!
 //! Start: own and migrate the database, recover what a dead predecessor left, listen, work. Stop: readiness off, no new
-//! request, no new claim; runs go on for the grace and are given back; then the lease, then the database.
+//! claim; runs go on for the grace and are given back, and whoever asks meanwhile is answered; then no new request, then
+//! the lease, then the database.
 
 use std::sync::Arc;
 
@@ -157,13 +158,14 @@ impl Tasks {
         }
     }
 
-    /// Requests and runs end beside each other; those who wait are served until the last of both.
+    /// Runs end first. Until the last of them is over requests are served, so that readiness can be seen to be off and
+    /// clients are answered while a load balancer takes this process out; then those in progress end, and who waits.
     async fn stop(self) {
         self.draining.cancel();
-        self.serving.0.cancel();
         self.working.0.cancel();
-        let (served, worked) = futures_util::future::join(self.serving.1, self.working.1).await;
-        if let Ok(server::Drained::Cut(connections)) = served {
+        let worked = self.working.1.await;
+        self.serving.0.cancel();
+        if let Ok(server::Drained::Cut(connections)) = self.serving.1.await {
             tracing::warn!(connections, "requests did not end in time and were cut");
         }
         self.waiting.0.cancel();
