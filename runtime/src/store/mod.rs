@@ -10,6 +10,8 @@ mod conn;
 pub mod cursors;
 mod db;
 pub(crate) mod error;
+#[cfg(feature = "failpoints")]
+pub mod failpoints;
 pub mod intents;
 pub mod keys;
 pub mod lanes;

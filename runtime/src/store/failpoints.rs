@@ -1,0 +1,53 @@
+//! Named points of every transaction at which a crash test stops this process until it is killed. No shipped build has
+//! this module.
+//!
+//! `FAILPOINTS=finish.before_commit,claim.after_commit@/tmp/armed` stops at the first point reached, and at the second
+//! only once the named file exists. A point is the label of a [`TxName`] with `.before_commit` or `.after_commit`; before
+//! the process stops there it says so on standard error, so that a test knows when to kill it.
+
+use std::path::PathBuf;
+
+use crate::store::names::TxName;
+
+const VARIABLE: &str = "FAILPOINTS";
+const SUFFIXES: [&str; 2] = [".before_commit", ".after_commit"];
+
+/// Arms what the environment names.
+///
+/// # Errors
+/// When a name is none of a point: a test that waits for it would wait in vain.
+pub fn arm() -> Result<(), String> {
+    #[expect(clippy::disallowed_methods, reason = "no setting of the product: test builds only")]
+    let Ok(points) = std::env::var(VARIABLE) else {
+        return Ok(());
+    };
+    for point in points.split(',').filter(|point| !point.is_empty()) {
+        let (name, armed_by) = match point.split_once('@') {
+            Some((name, file)) => (name, Some(PathBuf::from(file))),
+            None => (point, None),
+        };
+        let is_known = TxName::ALL
+            .iter()
+            .any(|tx| SUFFIXES.iter().any(|suffix| format!("{}{suffix}", tx.label()) == name));
+        if !is_known {
+            return Err(format!("{VARIABLE} names no point of a transaction: {name}"));
+        }
+        let reached = format!("failpoint reached {name}");
+        fail::cfg_callback(name, move || {
+            if armed_by.as_ref().is_none_or(|file| file.exists()) {
+                stop(&reached);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Stops this task for ever and lets the others go on.
+fn stop(reached: &str) {
+    eprintln!("{reached}");
+    tokio::task::block_in_place(|| {
+        loop {
+            std::thread::park();
+        }
+    });
+}
