@@ -1,12 +1,12 @@
 //! Whether the model provider works, without asking it at every health check.
 //!
 //! An answer is kept for five minutes, a passing failure for half a minute. Callers that come while a probe runs wait for
-//! its answer instead of sending another. Process time decides, for nothing durable depends on it.
+//! its answer instead of sending another. While a worker's gate is closed the status is held: what its runs met counts
+//! more than what a health check's probe would. Process time decides, for nothing durable depends on it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::{Generator, InferenceError};
@@ -16,8 +16,10 @@ use crate::rt;
 pub const KEEP: Duration = Duration::from_mins(5);
 /// How long a failure that may pass is kept.
 pub const KEEP_TRANSIENT: Duration = Duration::from_secs(30);
-/// Longest probe.
+/// Longest probe of a health check.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest probe of a gate: a provider that takes so long to load its model is back nevertheless.
+pub const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a health check says of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +62,30 @@ impl ProviderStatus {
     }
 }
 
+/// How long a known status holds.
+#[derive(Debug, Clone, Copy)]
+enum Until {
+    /// Until then.
+    At(Instant),
+    /// Until a refresh finds the provider ready.
+    Refreshed,
+}
+
 /// A provider with its last known status.
 pub struct Readiness {
     generator: Arc<dyn Generator>,
     probe_timeout: Duration,
-    // Held over the probe: that is what makes concurrent refreshes one.
-    last: Mutex<Option<(ProviderStatus, Instant)>>,
+    last: Mutex<Option<(ProviderStatus, Until)>>,
+    // Held over a probe: that is what makes concurrent ones one.
+    probing: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Readiness")
+            .field("last", &self.last)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Readiness {
@@ -75,6 +95,7 @@ impl Readiness {
             generator,
             probe_timeout: PROBE_TIMEOUT,
             last: Mutex::new(None),
+            probing: tokio::sync::Mutex::new(()),
         }
     }
 
@@ -84,27 +105,60 @@ impl Readiness {
     }
 
     async fn status_by(&self, now: impl Fn() -> Instant) -> ProviderStatus {
-        let mut last = self.last.lock().await;
-        if let Some((status, until)) = *last
-            && now() < until
-        {
-            return status;
+        if let Some(known) = self.known(now()) {
+            return known;
         }
-        let status = self.probe().await;
-        *last = Some((status, now() + status.keep()));
-        status
+        let _probing = self.probing.lock().await;
+        // Whoever probed meanwhile has the answer.
+        if let Some(known) = self.known(now()) {
+            return known;
+        }
+        let status = self.probe(self.probe_timeout).await;
+        self.keep(status, now());
+        self.known(now()).unwrap_or(status)
     }
 
-    /// Probes now, whatever is known, and keeps the answer. For the gate that waits for a provider to come back.
+    /// Probes now, whatever is known, and keeps the answer: for the gate that waits for a provider to come back.
     pub async fn refresh(&self) -> ProviderStatus {
-        let mut last = self.last.lock().await;
-        let status = self.probe().await;
-        *last = Some((status, rt::now() + status.keep()));
+        let _probing = self.probing.lock().await;
+        let status = self.probe(REFRESH_TIMEOUT).await;
+        let is_held = matches!(*self.last(), Some((_, Until::Refreshed)));
+        if is_held && status != ProviderStatus::Ready {
+            self.hold(status);
+        } else {
+            *self.last() = Some((status, Until::At(rt::now() + status.keep())));
+        }
         status
     }
 
-    async fn probe(&self) -> ProviderStatus {
-        let answer = rt::within(self.probe_timeout, self.generator.probe()).await;
+    /// Says `status`, without probing, until a [`Readiness::refresh`] finds the provider ready.
+    pub fn hold(&self, status: ProviderStatus) {
+        *self.last() = Some((status, Until::Refreshed));
+    }
+
+    fn known(&self, now: Instant) -> Option<ProviderStatus> {
+        match *self.last() {
+            Some((status, Until::Refreshed)) => Some(status),
+            Some((status, Until::At(end))) if now < end => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Keeps what a health check's probe found, unless a gate has closed meanwhile.
+    fn keep(&self, status: ProviderStatus, now: Instant) {
+        let mut last = self.last();
+        if !matches!(*last, Some((_, Until::Refreshed))) {
+            *last = Some((status, Until::At(now + status.keep())));
+        }
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<(ProviderStatus, Until)>> {
+        // No code panics under this lock, so what it guards is whole.
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn probe(&self, timeout: Duration) -> ProviderStatus {
+        let answer = rt::within(timeout, self.generator.probe()).await;
         ProviderStatus::of(answer.unwrap_or(Err(InferenceError::Timeout)))
     }
 }
@@ -202,5 +256,20 @@ mod tests {
         assert_eq!(readiness.status().await, ProviderStatus::Misconfigured);
         assert_eq!(readiness.refresh().await, ProviderStatus::Ready);
         assert_eq!(readiness.status().await, ProviderStatus::Ready);
+    }
+
+    #[tokio::test]
+    async fn a_held_status_stays_without_a_probe_until_a_refresh_finds_the_provider_ready() {
+        let (generator, readiness) = scripted(&[Err(InferenceError::Timeout), Ok(())], None);
+        let late = || rt::now() + Duration::from_hours(1);
+        readiness.hold(ProviderStatus::Unavailable);
+        assert_eq!(readiness.status_by(late).await, ProviderStatus::Unavailable);
+        assert_eq!(generator.asked.load(Ordering::SeqCst), 0);
+        assert_eq!(readiness.refresh().await, ProviderStatus::Timeout);
+        assert_eq!(readiness.status_by(late).await, ProviderStatus::Timeout);
+        assert_eq!(generator.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(readiness.refresh().await, ProviderStatus::Ready);
+        assert_eq!(readiness.status().await, ProviderStatus::Ready);
+        assert_eq!(generator.asked.load(Ordering::SeqCst), 2);
     }
 }

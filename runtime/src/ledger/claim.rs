@@ -128,10 +128,22 @@ impl Ledger {
     /// # Errors
     /// [`TxError`].
     pub async fn next_due(&self) -> Result<Option<Span>, TxError> {
+        let kinds: Vec<_> = self.kinds().iter().map(|spec| spec.kind.clone()).collect();
+        self.next_due_of(&kinds).await
+    }
+
+    /// The same for some kinds: those that this process could take then.
+    ///
+    /// # Errors
+    /// [`TxError`].
+    pub async fn next_due_of(&self, kinds: &[WorkKind]) -> Result<Option<Span>, TxError> {
+        let specs = kinds.iter().filter_map(|kind| self.kinds().get(kind).cloned());
         self.db()
-            .read_with(TxName::Claim, &self.specs(), |tx, specs| {
-                Box::pin(next_due_in(tx, specs))
-            })
+            .read_with(
+                TxName::Claim,
+                &Arc::new(specs.collect()),
+                |tx, specs: &Vec<KindSpec>| Box::pin(next_due_in(tx, specs)),
+            )
             .await
     }
 

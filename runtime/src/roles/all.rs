@@ -25,7 +25,7 @@ use crate::ledger::{KindSpec, Kinds, LeaseTerm, Ledger, Waiters};
 use crate::roles::RoleError;
 use crate::roles::open::{Hold, Opened, open};
 use crate::rt;
-use crate::worker::{Inline, KindSettings, LeaseSettings, Worker, WorkerSettings};
+use crate::worker::{Inline, KindSettings, LeaseSettings, PROBE_INTERVAL, ProviderSettings, Worker, WorkerSettings};
 
 /// Runs until `shutdown` or until the process is no longer the only one.
 pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), RoleError> {
@@ -90,7 +90,12 @@ fn memory_family(settings: &Settings, spec: FamilySpec, generator: Arc<dyn Gener
     Arc::new(MemoryFamily::new(spec, memory, generator))
 }
 
-fn worker_settings(settings: &Settings, family: &FamilySpec, lease: LeaseTerm) -> WorkerSettings {
+fn worker_settings(
+    settings: &Settings,
+    family: &FamilySpec,
+    lease: LeaseTerm,
+    provider: Option<Arc<Readiness>>,
+) -> WorkerSettings {
     let lease = match lease {
         LeaseTerm::Process => None,
         LeaseTerm::Timed(length) => Some(LeaseSettings {
@@ -104,10 +109,15 @@ fn worker_settings(settings: &Settings, family: &FamilySpec, lease: LeaseTerm) -
             kind: family.work.kind.clone(),
             cap: family.workers_max.map(|cap| u32::from(cap.get())),
             timeout: family.timeout.as_std(),
+            needs_model: family.needs_model,
         }],
         poll_max: settings.worker.poll.as_std(),
         lease,
         grace: settings.worker.shutdown_grace.as_std(),
+        provider: provider.map(|readiness| ProviderSettings {
+            readiness,
+            probe_interval: PROBE_INTERVAL,
+        }),
     }
 }
 
@@ -130,7 +140,7 @@ impl Tasks {
         let draining = CancellationToken::new();
         let waiters = Waiters::new(ledger.clone(), settings.operations.poll.as_std());
         let provider = generator.clone().map(|generator| Arc::new(Readiness::new(generator)));
-        let worker_settings = worker_settings(settings, &memory, ledger.lease());
+        let worker_settings = worker_settings(settings, &memory, ledger.lease(), provider.clone());
         let families = generator.map(|generator| memory_family(settings, memory.clone(), generator));
         let worker = Worker::new(ledger.clone(), Arc::new(Inline::new(families)), worker_settings);
         let api = Api::new(wait_limits(settings), None, draining.clone());

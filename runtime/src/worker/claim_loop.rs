@@ -44,6 +44,10 @@ impl Worker {
     /// Claims and runs work until `stop`, then drains.
     pub async fn run(&self, stop: CancellationToken) {
         let beats = CancellationToken::new();
+        let watch = self.0.gate.clone().map(|gate| {
+            let (ledger, beats) = (self.0.ledger.clone(), beats.clone());
+            rt::spawn(async move { gate.watch(&beats, &ledger.signals().work).await })
+        });
         let heart = self.0.settings.lease.map(|lease| {
             let (worker, beats) = (self.clone(), beats.clone());
             rt::spawn(async move { worker.heartbeats(lease, beats).await })
@@ -71,9 +75,9 @@ impl Worker {
         }
         self.drain(&mut state).await;
         beats.cancel();
-        if let Some(heart) = heart {
+        for task in heart.into_iter().chain(watch) {
             // It ends by itself now; a panic there was reported by its own hook.
-            let _ = heart.await;
+            let _ = task.await;
         }
     }
 
@@ -149,6 +153,7 @@ impl Worker {
     }
 
     fn usage(&self) -> Vec<Usage> {
+        let is_closed = self.0.gate.as_ref().is_some_and(|gate| gate.is_closed());
         let running = self.0.running.all();
         let kinds = self
             .0
@@ -164,6 +169,7 @@ impl Worker {
                     kind: settings.kind.clone(),
                     cap: settings.cap,
                     running,
+                    is_held: settings.needs_model && is_closed,
                 }
             })
             .collect()
@@ -175,10 +181,12 @@ impl Worker {
             state.pause = (state.pause * 2).min(self.0.settings.poll_max.max(POLL_MIN));
             return pause;
         }
-        if wanted(&self.usage(), self.0.settings.concurrency, 0).is_empty() {
+        let wanted = wanted(&self.usage(), self.0.settings.concurrency, 0);
+        let kinds: Vec<_> = wanted.into_iter().map(|(kind, _)| kind).collect();
+        if kinds.is_empty() {
             return IDLE_MAX;
         }
-        match self.0.ledger.next_due().await {
+        match self.0.ledger.next_due_of(&kinds).await {
             Ok(due) => due.map_or(IDLE_MAX, |span| span.as_std().clamp(POLL_MIN, IDLE_MAX)),
             Err(error) => {
                 tracing::warn!(error = %error, "reading the next due time failed; trying again");
@@ -194,9 +202,10 @@ impl Worker {
             .kinds
             .iter()
             .find(|settings| settings.kind == claimed.kind);
-        let Some(timeout) = settings.map(|settings| settings.timeout) else {
+        let Some(settings) = settings else {
             return;
         };
+        let gate = self.0.gate.clone().filter(|_| settings.needs_model);
         let trusted_until = self.0.settings.lease.map(|lease| before + lease.length);
         let id = *claimed.held.key();
         let handle = Arc::new(RunHandle::new(
@@ -210,7 +219,8 @@ impl Worker {
             executor: Arc::clone(&self.0.executor),
             claimed,
             handle,
-            timeout,
+            timeout: settings.timeout,
+            gate,
         };
         let ended = ended.clone();
         rt::spawn(async move {

@@ -6,6 +6,7 @@
 
 mod claim_loop;
 mod executor;
+mod gate;
 mod heartbeat;
 mod host;
 mod run;
@@ -18,8 +19,10 @@ use std::time::Duration;
 use powercontext_core::ids::WorkKind;
 
 pub use executor::{Executor, Inline};
+pub use gate::{PROBE_INTERVAL, ProviderSettings};
 
 use crate::ledger::Ledger;
+use crate::worker::gate::ProviderGate;
 use crate::worker::running::Running;
 
 /// What a worker may do at once, and how long things may take.
@@ -35,6 +38,8 @@ pub struct WorkerSettings {
     pub lease: Option<LeaseSettings>,
     /// How long runs may go on after a stop before they are given back.
     pub grace: Duration,
+    /// The model provider whose outage holds back the kinds that need one; `None` where no kind does.
+    pub provider: Option<ProviderSettings>,
 }
 
 /// One kind of work in a worker.
@@ -46,6 +51,8 @@ pub struct KindSettings {
     pub cap: Option<u32>,
     /// Longest run.
     pub timeout: Duration,
+    /// Whether a run calls a language model.
+    pub needs_model: bool,
 }
 
 /// Leases with a time.
@@ -66,16 +73,19 @@ struct Inner {
     executor: Arc<dyn Executor>,
     settings: WorkerSettings,
     running: Running,
+    gate: Option<Arc<ProviderGate>>,
 }
 
 impl Worker {
     /// A worker of a ledger.
     pub fn new(ledger: Ledger, executor: Arc<dyn Executor>, settings: WorkerSettings) -> Self {
+        let gate = settings.provider.clone().map(ProviderGate::new).map(Arc::new);
         Self(Arc::new(Inner {
             ledger,
             executor,
             settings,
             running: Running::default(),
+            gate,
         }))
     }
 

@@ -1,18 +1,22 @@
 //! One run from hand-over to its recorded end.
 //!
 //! The family's code runs on a task of its own, so that its panic is a failed attempt and nothing more. Its end is written
-//! as often as it takes while the lease can be trusted; after that somebody else decides about the item (I10).
+//! as often as it takes while the lease can be trusted; after that somebody else decides about the item (I10). A run that
+//! needs a model asks the provider gate before it begins, and a provider failure that the gate puts down to a known outage
+//! gives the item back instead of costing it an attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use powercontext_core::fail::FailCode;
+use powercontext_core::work::gate::{self, Ticket, Verdict};
 
 use crate::families;
 use crate::ledger::{Claimed, Ended, Ledger};
 use crate::rt;
 use crate::store::{FenceLost, TxError};
 use crate::worker::executor::Executor;
+use crate::worker::gate::ProviderGate;
 use crate::worker::host::{StoreHost, ledger_done};
 use crate::worker::running::{RunHandle, Stop};
 
@@ -39,6 +43,8 @@ pub(super) struct Run {
     pub(super) claimed: Claimed,
     pub(super) handle: Arc<RunHandle>,
     pub(super) timeout: Duration,
+    /// Set for a kind that needs a model.
+    pub(super) gate: Option<Arc<ProviderGate>>,
 }
 
 impl Run {
@@ -61,6 +67,12 @@ impl Run {
         {
             return End::Failed(FailCode::InvalidPayload);
         }
+        let ticket = self.gate.as_ref().map(|gate| gate.begin());
+        if ticket == Some(None) {
+            // It was claimed while the gate closed.
+            return End::Released;
+        }
+        let ticket = ticket.flatten();
         let host: Arc<dyn families::ProcessorHost> =
             Arc::new(StoreHost::new(self.ledger.clone(), self.claimed.clone()));
         let (executor, cancel) = (Arc::clone(&self.executor), self.handle.cancel.clone());
@@ -78,6 +90,12 @@ impl Run {
             let _ = task.await;
             return self.stopped();
         };
+        if let Some(ticket) = ticket
+            && let Ok(run) = &result
+            && self.is_outage(ticket, run)
+        {
+            return End::Released;
+        }
         match result {
             Ok(Ok(done)) => End::Done(Box::new(done)),
             Ok(Err(code @ (FailCode::CursorChanged | FailCode::HeadChanged))) => End::Conflict(code),
@@ -85,6 +103,23 @@ impl Run {
             Ok(Err(code)) => End::Failed(code),
             Err(_) => End::Failed(FailCode::Unhandled),
         }
+    }
+
+    /// Tells the gate how the provider served the run; whether it failed as a known outage makes it.
+    fn is_outage(&self, ticket: Ticket, run: &Result<families::Done, FailCode>) -> bool {
+        let Some(gate) = &self.gate else {
+            return false;
+        };
+        match run {
+            Ok(done) if done.usage.requests > 0 => gate.answered(ticket),
+            Err(FailCode::ProviderInvalidOutput) => gate.answered(ticket),
+            Err(code) if gate::is_outage(*code) => {
+                return gate.failed(ticket, &self.claimed.scope, *code) == Verdict::Release;
+            }
+            // Nothing that the provider had a part in.
+            Ok(_) | Err(_) => {}
+        }
+        false
     }
 
     fn stopped(&self) -> End {

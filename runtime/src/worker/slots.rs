@@ -11,6 +11,8 @@ pub(super) struct Usage {
     pub(super) cap: Option<u32>,
     /// Runs of it now.
     pub(super) running: u32,
+    /// Whether none may start now; what runs still takes its slot.
+    pub(super) is_held: bool,
 }
 
 /// How many of each kind to claim. `concurrency` is shared by all; a kind that runs none here may have one beyond it, so
@@ -21,6 +23,9 @@ pub(super) fn wanted(usage: &[Usage], concurrency: u32, turn: usize) -> Vec<(Wor
     let mut wanted = Vec::new();
     for offset in 0..usage.len() {
         let kind = &usage[(turn + offset) % usage.len()];
+        if kind.is_held {
+            continue;
+        }
         let own = u32::from(kind.running == 0);
         let cap = kind.cap.map_or(u32::MAX, |cap| cap.saturating_sub(kind.running));
         let take = free.max(own).min(cap);
@@ -41,6 +46,7 @@ mod tests {
             kind: WorkKind::parse(name).expect("valid"),
             cap,
             running,
+            is_held: false,
         }
     }
 
@@ -77,6 +83,21 @@ mod tests {
         let idle = [usage("a", None, 0), usage("b", None, 0)];
         assert_eq!(shown(&idle, 2, 0), pairs(&[("a", 2), ("b", 1)]));
         assert_eq!(shown(&idle, 2, 1), pairs(&[("b", 2), ("a", 1)]));
+    }
+
+    #[test]
+    fn a_held_kind_is_not_wanted_and_still_counts() {
+        let held = |name: &str, running| Usage {
+            is_held: true,
+            ..usage(name, None, running)
+        };
+        assert_eq!(shown(&[held("a", 0)], 4, 0), pairs(&[]));
+        let both = [held("a", 3), usage("b", None, 0)];
+        for turn in 0..2 {
+            assert_eq!(shown(&both, 4, turn), pairs(&[("b", 1)]));
+        }
+        let full = [held("a", 4), usage("b", None, 1)];
+        assert_eq!(shown(&full, 4, 0), pairs(&[]));
     }
 
     #[test]

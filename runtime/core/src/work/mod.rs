@@ -1,5 +1,6 @@
-//! The Work Ledger's decisions: states and their transitions, lanes and joining, retry.
+//! The Work Ledger's decisions: states and their transitions, lanes and joining, retry, the provider gate.
 
+pub mod gate;
 pub mod lane;
 pub mod retry;
 pub mod state;
