@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use powercontext_core::ids::{ScopeId, WorkId};
 use powercontext_core::memory::MemoryCitation;
+use powercontext_core::rate::{Decision, Quota};
 
 mod views;
 
@@ -22,6 +23,10 @@ pub use views::{
 /// The use cases that the HTTP surface offers.
 #[async_trait]
 pub trait App: Send + Sync + 'static {
+    /// Counts a request of `by` against its quota, or says how long there is no room for it. The count is that of the whole
+    /// deployment, and its windows are those of the database's clock.
+    async fn count_request(&self, by: Principal, quota: Quota) -> Result<Decision, AppError>;
+
     /// Stores one source and marks the families that will read it. A replay of the same source answers its position.
     async fn capture(&self, by: Principal, source: NewSource) -> Result<Captured, AppError>;
 

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use powercontext_core::digest::PrincipalKey;
 use powercontext_core::ids::{ScopeId, SourceType, WorkId};
 use powercontext_core::memory::citation::memory_ref;
 use powercontext_core::memory::{Edit, MemoryCitation, Reason};
 use powercontext_core::operation::OperationKind;
+use powercontext_core::rate::{Decision, HTTP_POLICY, Quota};
 use powercontext_core::refs::{Position, Revision, SourceRef};
 use serde_json::json;
 
@@ -25,6 +27,7 @@ use crate::api::app::{
 use crate::families::memory::{edit, read};
 use crate::inference::readiness::Readiness;
 use crate::ledger::{self, FlushRequest, Flushed, KindSpec, Ledger, PageRequest, Waiters};
+use crate::store::rates::{self, Charge};
 use crate::store::{TxError, TxName, cursors, sources};
 use convert::{edit_error, flush_error, internal, operation_view, operator_error, tx_error};
 
@@ -84,6 +87,15 @@ impl LedgerApp {
 
 #[async_trait]
 impl App for LedgerApp {
+    async fn count_request(&self, by: Principal, quota: Quota) -> Result<Decision, AppError> {
+        let charge = Charge {
+            principal: PrincipalKey::of(by.kind(), by.id()),
+            policy: HTTP_POLICY,
+            quota,
+        };
+        rates::charge(self.ledger.db(), charge).await.map_err(tx_error)
+    }
+
     async fn capture(&self, _by: Principal, source: NewSource) -> Result<Captured, AppError> {
         let reference = SourceRef {
             name: SourceType::content(),

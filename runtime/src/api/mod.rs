@@ -2,8 +2,9 @@
 //!
 //! A handler extracts, makes one call of [`app::App`] and maps the outcome. What a client may send is decided in `json`,
 //! `fields`, `query` and `body`, what it gets back in `answers` and `problem`; how many bytes, connections and seconds
-//! it may take in `limits` and `server`. Nothing here reads the database.
+//! it may take in `limits` and `server`; who may ask, and how often, in `access`. Nothing here reads the database.
 
+pub mod access;
 pub(crate) mod answers;
 pub mod app;
 pub(crate) mod body;
@@ -25,6 +26,8 @@ pub mod state;
 pub(crate) mod time;
 pub(crate) mod v1;
 
+#[cfg(test)]
+mod access_tests;
 #[cfg(test)]
 mod routes_tests;
 #[cfg(test)]

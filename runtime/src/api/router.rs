@@ -1,11 +1,12 @@
 //! Which paths there are. Each role gets the routes it may have and no others.
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use super::problem::Problem;
 use super::state::Api;
-use super::{health, metrics, v1};
+use super::{access, health, metrics, v1};
 
 /// Routes of the roles `all` and `api`.
 pub fn full(api: Api) -> Router {
@@ -30,12 +31,15 @@ pub fn full(api: Api) -> Router {
             "/v1/operations/{operation_id}/retry",
             post(v1::operations_retry::handle),
         );
-    closed(routes, api)
+    // The last layer is the outermost: authentication, then the limit, then the route.
+    closed(routes, api.clone())
+        .layer(from_fn_with_state(api.clone(), access::limit))
+        .layer(from_fn_with_state(api, access::authenticate))
 }
 
-/// Routes of the roles `scheduler`, `worker` and `background`.
+/// Routes of the roles `scheduler`, `worker` and `background`. They have nothing that could be limited.
 pub fn health_only(api: Api) -> Router {
-    closed(observed(), api)
+    closed(observed(), api.clone()).layer(from_fn_with_state(api, access::authenticate))
 }
 
 fn observed() -> Router<Api> {

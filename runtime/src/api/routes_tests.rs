@@ -754,7 +754,12 @@ async fn roles_without_an_api_expose_health_and_metrics_only() {
     use super::state::Api;
     use tower::ServiceExt as _;
 
-    let api = Api::new(WaitLimits::default(), None, tokio_util::sync::CancellationToken::new());
+    let api = Api::new(
+        super::access::Guard::open(),
+        WaitLimits::default(),
+        None,
+        tokio_util::sync::CancellationToken::new(),
+    );
     let status = async |target: &str| {
         let request = http::Request::get(target)
             .body(axum::body::Body::empty())

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio_util::sync::CancellationToken;
 
+use super::access::Guard;
 use super::app::App;
 use super::prefer::WaitLimits;
 use super::problem::Problem;
@@ -16,6 +17,7 @@ use super::problem::Problem;
 pub struct Api(Arc<Shared>);
 
 struct Shared {
+    guard: Guard,
     app: RwLock<Option<Arc<dyn App>>>,
     waits: WaitLimits,
     draining: CancellationToken,
@@ -27,8 +29,14 @@ impl Api {
     ///
     /// `draining` is cancelled when the process is asked to end: readiness goes off, and flushes that wait are answered
     /// at once, so that the requests in progress are short ones.
-    pub fn new(waits: WaitLimits, registry: Option<prometheus::Registry>, draining: CancellationToken) -> Self {
+    pub fn new(
+        guard: Guard,
+        waits: WaitLimits,
+        registry: Option<prometheus::Registry>,
+        draining: CancellationToken,
+    ) -> Self {
         Self(Arc::new(Shared {
+            guard,
             app: RwLock::new(None),
             waits,
             draining,
@@ -53,6 +61,11 @@ impl Api {
     pub(crate) fn app(&self) -> Result<Arc<dyn App>, Problem> {
         let app = self.0.app.read().unwrap_or_else(PoisonError::into_inner);
         app.clone().ok_or_else(Problem::runtime_not_ready)
+    }
+
+    /// What this deployment asks of its callers.
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.0.guard
     }
 
     /// Waits that this deployment allows.

@@ -10,13 +10,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use powercontext_core::ids::{ScopeId, SourceType, WorkId};
 use powercontext_core::memory::MemoryCitation;
+use powercontext_core::rate::{Decision, Quota};
 use powercontext_core::refs::{Position, SourceRef};
+use powercontext_core::time::DbTime;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Guard;
 use super::app::{
     App, AppError, Capabilities, Captured, ChangesView, Check, CheckState, EntriesView, EntryRetirement, EntryRevision,
     EntryView, FlushStart, MutationView, NewEntry, NewSource, OperationFilter, OperationPage, OperationView, Principal,
@@ -44,6 +47,8 @@ pub(crate) struct Script {
     pub(crate) hits: Option<SearchView>,
     pub(crate) changes: Option<ChangesView>,
     pub(crate) checks: Vec<Check>,
+    pub(crate) counted: u64,
+    pub(crate) limiter_fails_with: Option<AppError>,
     pub(crate) calls: Vec<String>,
 }
 
@@ -82,6 +87,17 @@ impl ScriptedApp {
 
 #[async_trait]
 impl App for ScriptedApp {
+    async fn count_request(&self, _by: Principal, quota: Quota) -> Result<Decision, AppError> {
+        let mut script = self.script();
+        if let Some(error) = &script.limiter_fails_with {
+            return Err(error.clone());
+        }
+        let now = DbTime::from_micros(1);
+        let decision = quota.decide(script.counted, quota.window_at(now), now);
+        script.counted += u64::from(decision == Decision::Allowed);
+        Ok(decision)
+    }
+
     async fn capture(&self, _by: Principal, source: NewSource) -> Result<Captured, AppError> {
         let mut script = self.called(format!("capture {source:?}"))?;
         script
@@ -230,11 +246,15 @@ pub(crate) fn patient() -> ServerLimits {
 
 impl TestServer {
     pub(crate) async fn start(limits: ServerLimits) -> Self {
+        Self::guarded(limits, Guard::open()).await
+    }
+
+    pub(crate) async fn guarded(limits: ServerLimits, guard: Guard) -> Self {
         let draining = CancellationToken::new();
         let registry = prometheus::Registry::new();
         let counter = prometheus::IntCounter::new("powercontext_test_total", "A counter.").expect("a valid name");
         registry.register(Box::new(counter)).expect("the first of its name");
-        let api = Api::new(WaitLimits::default(), Some(registry), draining.clone());
+        let api = Api::new(guard, WaitLimits::default(), Some(registry), draining.clone());
         let app = Arc::new(ScriptedApp::default());
         api.bind(app.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -10,6 +10,7 @@ use powercontext_core::time::Span;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::access::Guard;
 use crate::api::ledger_app::LedgerApp;
 use crate::api::limits::ServerLimits;
 use crate::api::prefer::WaitLimits;
@@ -143,7 +144,7 @@ impl Tasks {
         let worker_settings = worker_settings(settings, &memory, ledger.lease(), provider.clone());
         let families = generator.map(|generator| memory_family(settings, memory.clone(), generator));
         let worker = Worker::new(ledger.clone(), Arc::new(Inline::new(families)), worker_settings);
-        let api = Api::new(wait_limits(settings), None, draining.clone());
+        let api = Api::new(Guard::open(), wait_limits(settings), None, draining.clone());
         api.bind(Arc::new(LedgerApp::new(
             ledger.clone(),
             waiters.clone(),

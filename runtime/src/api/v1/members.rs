@@ -83,10 +83,10 @@ impl<S: Send + Sync> FromRequestParts<S> for OperationId {
 }
 
 impl<S: Sync> FromRequestParts<S> for Principal {
-    type Rejection = std::convert::Infallible;
+    type Rejection = Problem;
 
-    /// What authentication found; without it every caller is the local one.
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
-        Ok(parts.extensions.get().copied().unwrap_or(Self::Local))
+    /// What authentication found. A route that it did not see is a defect, and nobody's.
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        parts.extensions.get().copied().ok_or_else(Problem::internal_error)
     }
 }
