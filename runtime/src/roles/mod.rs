@@ -50,10 +50,6 @@ pub enum RoleError {
     /// The model's settings make no client.
     #[error("the model's settings are not usable: {0}")]
     Model(#[from] ClientFault),
-    /// A test named a point at which no transaction can stop.
-    #[cfg(feature = "failpoints")]
-    #[error("{0}")]
-    FailPoint(String),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}; choose another address or port")]
     Listen {
@@ -70,6 +66,6 @@ pub enum RoleError {
 /// [`RoleError`] when it was refused at start, or lost what it needs.
 pub async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), RoleError> {
     #[cfg(feature = "failpoints")]
-    crate::store::failpoints::arm().map_err(RoleError::FailPoint)?;
+    crate::store::failpoints::arm();
     all::run(settings, shutdown).await
 }

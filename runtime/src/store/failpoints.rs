@@ -14,12 +14,12 @@ const SUFFIXES: [&str; 2] = [".before_commit", ".after_commit"];
 
 /// Arms what the environment names.
 ///
-/// # Errors
+/// # Panics
 /// When a name is none of a point: a test that waits for it would wait in vain.
-pub fn arm() -> Result<(), String> {
+pub fn arm() {
     #[expect(clippy::disallowed_methods, reason = "no setting of the product: test builds only")]
     let Ok(points) = std::env::var(VARIABLE) else {
-        return Ok(());
+        return;
     };
     for point in points.split(',').filter(|point| !point.is_empty()) {
         let (name, armed_by) = match point.split_once('@') {
@@ -29,17 +29,15 @@ pub fn arm() -> Result<(), String> {
         let is_known = TxName::ALL
             .iter()
             .any(|tx| SUFFIXES.iter().any(|suffix| format!("{}{suffix}", tx.label()) == name));
-        if !is_known {
-            return Err(format!("{VARIABLE} names no point of a transaction: {name}"));
-        }
+        assert!(is_known, "{VARIABLE} names no point of a transaction: {name}");
         let reached = format!("failpoint reached {name}");
-        fail::cfg_callback(name, move || {
+        let armed = fail::cfg_callback(name, move || {
             if armed_by.as_ref().is_none_or(|file| file.exists()) {
                 stop(&reached);
             }
-        })?;
+        });
+        armed.expect("a callback has no text that could be wrong");
     }
-    Ok(())
 }
 
 /// Stops this task for ever and lets the others go on.
