@@ -56,7 +56,7 @@ impl Run {
             kind = self.claimed.kind.as_str(),
             work_id = %self.claimed.held.key(),
             attempt = self.claimed.attempt.get(),
-            ended = ended.label(),
+            outcome = ended.label(),
             "an attempt ended"
         );
         ended
