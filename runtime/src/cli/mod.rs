@@ -1,1 +1,229 @@
-//! The command line.
+//! The command line: `powercontext server run|migrate|config` and `powercontext dev model|demo`.
+//!
+//! Exit codes are the same everywhere: 0 done, 1 refused (what, where, what to do stands on standard error), 2 wrong
+//! arguments or settings, and for `server migrate` 3 when trying again later can help. Settings come from flags, the
+//! environment, which `main` alone reads, and the env file.
+
+mod migrate;
+mod refusal;
+mod server;
+mod signals;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::{self, ConfigFault, DatabaseLocation, Flag, Settings, Sources};
+use crate::dev::{demo, model};
+use crate::store::DatabaseUrl;
+use crate::telemetry::log;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// As it was meant to.
+    Done = 0,
+    /// Refused, or failed; the reason is told.
+    Refused = 1,
+    /// Wrong arguments or settings.
+    BadConfiguration = 2,
+    /// What it needs did not answer: trying again later can help.
+    NotReachable = 3,
+}
+
+/// Where a command writes.
+pub struct Streams<'a> {
+    /// Results.
+    pub out: &'a mut (dyn Write + Send),
+    /// Faults and refusals.
+    pub err: &'a mut (dyn Write + Send),
+}
+
+impl Streams<'_> {
+    /// Writes a line of the result. A reader that went away is no failure of the command.
+    fn say(&mut self, line: impl std::fmt::Display) {
+        let _ = writeln!(self.out, "{line}").and_then(|()| self.out.flush());
+    }
+
+    /// Writes a line of a fault.
+    fn complain(&mut self, line: impl std::fmt::Display) {
+        let _ = writeln!(self.err, "{line}");
+    }
+}
+
+/// `PowerContext`: captures Sources and derives Memory from them.
+#[derive(Debug, Parser)]
+#[command(name = "powercontext", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The server and its database
+    #[command(subcommand)]
+    Server(ServerCommand),
+    /// Tools for trying the server
+    #[command(subcommand)]
+    Dev(DevCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum ServerCommand {
+    /// Run the server in the foreground until SIGTERM or SIGINT
+    Run(RunArgs),
+    /// Bring the database to this build's schema, forward only
+    Migrate(MigrateArgs),
+    /// Read and check the settings, and tell every fault
+    Config(ConfigArgs),
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Address to listen on (`POWERCONTEXT_SERVER_HTTP_HOST`)
+    #[arg(long)]
+    host: Option<String>,
+    /// Port to listen on, 1 to 65535 (`POWERCONTEXT_SERVER_HTTP_PORT`)
+    #[arg(long)]
+    port: Option<String>,
+    #[command(flatten)]
+    file: FileArgs,
+}
+
+#[derive(Debug, Args)]
+struct MigrateArgs {
+    /// Tell the steps and change nothing
+    #[arg(long)]
+    plan: bool,
+    /// Form of the last line
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    #[command(flatten)]
+    file: FileArgs,
+}
+
+#[derive(Debug, Args)]
+struct ConfigArgs {
+    /// Print the reference page of all settings instead
+    #[arg(long)]
+    reference: bool,
+    #[command(flatten)]
+    file: FileArgs,
+}
+
+#[derive(Debug, Args)]
+struct FileArgs {
+    /// File of NAME=VALUE lines; the environment wins over it
+    #[arg(long, value_name = "FILE")]
+    env_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum DevCommand {
+    /// Serve the deterministic model, OpenAI-compatible
+    Model(model::ModelArgs),
+    /// Show capture, flush, Memory and search on a server of its own
+    Demo(demo::DemoArgs),
+}
+
+impl Cli {
+    /// Runs the command to its end.
+    pub async fn run(self, env: BTreeMap<String, String>, streams: &mut Streams<'_>) -> Exit {
+        match self.command {
+            Command::Server(ServerCommand::Run(args)) => server::run(args, env, streams).await,
+            Command::Server(ServerCommand::Migrate(args)) => migrate::run(args, env, streams).await,
+            Command::Server(ServerCommand::Config(args)) => check(args, env, streams),
+            Command::Dev(command) => dev(command, streams).await,
+        }
+    }
+}
+
+fn check(args: ConfigArgs, env: BTreeMap<String, String>, streams: &mut Streams<'_>) -> Exit {
+    if args.reference {
+        // The page ends with a line break of its own.
+        streams.say(config::reference().trim_end());
+        return Exit::Done;
+    }
+    match load(env, args.file, Vec::new()) {
+        Ok(_) => {
+            streams.say("The settings are valid.");
+            Exit::Done
+        }
+        Err(faults) => tell_faults(&faults, streams),
+    }
+}
+
+async fn dev(command: DevCommand, streams: &mut Streams<'_>) -> Exit {
+    // A log that cannot be set up is set up already.
+    let _ = log::init(tracing::Level::INFO, log::Format::Console);
+    let shutdown = match signals::shutdown() {
+        Ok(shutdown) => shutdown,
+        Err(error) => return refusal::failed(&error, streams),
+    };
+    match command {
+        DevCommand::Model(args) => {
+            let (host, port) = (args.host, args.port);
+            match model::run(args, shutdown).await {
+                Ok(()) => Exit::Done,
+                Err(error) => {
+                    streams.complain(format_args!("The model cannot listen on {host}, port {port}: {error}."));
+                    streams.complain("What to do: choose another --host or --port.");
+                    Exit::Refused
+                }
+            }
+        }
+        DevCommand::Demo(args) => match demo::run(args, shutdown).await {
+            Ok(()) => Exit::Done,
+            Err(error) => refusal::failed(&error, streams),
+        },
+    }
+}
+
+fn load(env: BTreeMap<String, String>, file: FileArgs, flags: Vec<Flag>) -> Result<Settings, Vec<ConfigFault>> {
+    config::load(Sources {
+        env,
+        env_file: file.env_file,
+        flags,
+    })
+}
+
+fn tell_faults(faults: &[ConfigFault], streams: &mut Streams<'_>) -> Exit {
+    for fault in faults {
+        streams.complain(fault);
+    }
+    Exit::BadConfiguration
+}
+
+fn start_log(settings: &Settings) {
+    let format = match settings.logging.format {
+        config::LogFormat::Console => log::Format::Console,
+        config::LogFormat::Json => log::Format::Json,
+    };
+    // In one process the first command's log stays.
+    let _ = log::init(settings.logging.level, format);
+}
+
+/// The database that the settings name.
+fn database_url(location: &DatabaseLocation) -> Result<DatabaseUrl, crate::store::UrlFault> {
+    use secrecy::ExposeSecret as _;
+    match location {
+        DatabaseLocation::Sqlite(path) => Ok(DatabaseUrl::Sqlite(path.clone())),
+        DatabaseLocation::OceanBase(url) => DatabaseUrl::parse(url.expose_secret()),
+    }
+}
+
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;

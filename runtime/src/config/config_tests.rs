@@ -201,8 +201,8 @@ fn waits_and_delays_keep_their_order() {
     };
     assert_eq!(waits("30", "30"), none);
     assert_eq!(waits("0", "0"), none);
-    assert_eq!(waits("10.001", "10"), ["OPERATIONS_DEFAULT_WAIT_SECONDS"]);
-    assert_eq!(waits("1", "30.001"), ["OPERATIONS_MAXIMUM_WAIT_SECONDS"]);
+    assert_eq!(waits("11", "10"), ["OPERATIONS_DEFAULT_WAIT_SECONDS"]);
+    assert_eq!(waits("1", "31"), ["OPERATIONS_MAXIMUM_WAIT_SECONDS"]);
     let delays = |base, max| refused(&[("WORKER_RETRY_BASE_SECONDS", base), ("WORKER_RETRY_MAX_SECONDS", max)]);
     assert_eq!(delays("2", "2"), none);
     assert_eq!(delays("2.001", "2"), ["WORKER_RETRY_MAX_SECONDS"]);

@@ -124,13 +124,13 @@ keys! {
             names: &[("sqlite", DatabaseKind::Sqlite), ("oceanbase", DatabaseKind::OceanBase)],
             any_case: false,
             refused: &[("seekdb", "seekdb is not supported as a database of the server; use sqlite or oceanbase")],
-        }, Unset("what DATABASE_URL names");
+        }, Unset("what `DATABASE_URL` names");
         /// The database. May hold a password and is never shown.
         DATABASE_URL: Location = Location, Unset("powercontext.db in the data folder");
         /// Most connections to OceanBase. SQLite has one writer and a few readers whatever this says.
         DATABASE_POOL_SIZE: Whole = Whole(4..=1000), Text("16");
         /// Data folder: where the SQLite file stands when `DATABASE_URL` is unset.
-        HOME as "POWERCONTEXT_HOME": Folder = Folder, Unset("$XDG_DATA_HOME/powercontext, or $HOME/.local/share/powercontext");
+        HOME as "POWERCONTEXT_HOME": Folder = Folder, Unset("`$XDG_DATA_HOME/powercontext`, or `$HOME/.local/share/powercontext`");
     }
     "Deployment" {
         /// Whether one process does everything.
@@ -181,9 +181,9 @@ keys! {
     }
     "Operations" {
         /// How long a flush waits for its end if the request does not say. At most `OPERATIONS_MAXIMUM_WAIT_SECONDS`.
-        OPERATIONS_DEFAULT_WAIT_SECONDS: Millis = Millis(0..=30_000), Text("8");
+        OPERATIONS_DEFAULT_WAIT_SECONDS: Seconds = Seconds(0..=30), Text("8");
         /// Longest wait that a request may ask for.
-        OPERATIONS_MAXIMUM_WAIT_SECONDS: Millis = Millis(0..=30_000), Text("30");
+        OPERATIONS_MAXIMUM_WAIT_SECONDS: Seconds = Seconds(0..=30), Text("30");
         /// How often waiting flushes look at the database when nothing wakes them.
         OPERATIONS_POLL_SECONDS: Millis = Millis(1..=30_000), Text("0.2");
     }

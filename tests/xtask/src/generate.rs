@@ -5,8 +5,9 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 struct Generated {
     path: &'static str,
@@ -14,17 +15,39 @@ struct Generated {
 }
 
 fn all(root: &Path) -> anyhow::Result<Vec<Generated>> {
-    Ok(vec![Generated {
+    let mut files = vec![Generated {
         path: "docs/adr/README.md",
         text: decisions(&root.join("docs/adr"))?,
-    }])
+    }];
+    if root.join("runtime").is_dir() {
+        files.push(Generated {
+            path: "docs/reference/configuration.md",
+            text: configuration(root)?,
+        });
+    }
+    Ok(files)
+}
+
+/// The page of all settings, as the server that was built from these sources prints it.
+fn configuration(root: &Path) -> anyhow::Result<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--package", "powercontext", "--"])
+        .args(["server", "config", "--reference"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting cargo")?;
+    ensure!(output.status.success(), "the server did not print its settings");
+    String::from_utf8(output.stdout).context("the page of all settings")
 }
 
 /// Writes every generated file.
 pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
     for file in all(root)? {
         if fs::read_to_string(root.join(file.path)).ok().as_deref() != Some(&file.text) {
-            fs::write(root.join(file.path), &file.text).with_context(|| format!("writing {}", file.path))?;
+            let path = root.join(file.path);
+            fs::create_dir_all(path.parent().unwrap_or(root)).with_context(|| format!("making {}", file.path))?;
+            fs::write(path, &file.text).with_context(|| format!("writing {}", file.path))?;
             println!("wrote {}", file.path);
         }
     }

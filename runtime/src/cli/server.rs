@@ -1,0 +1,31 @@
+//! `powercontext server run`.
+
+use std::collections::BTreeMap;
+
+use super::{Exit, RunArgs, Streams, database_url, load, refusal, signals, start_log, tell_faults};
+use crate::config::Flag;
+use crate::roles;
+
+/// Runs the server until a signal, or tells why it cannot.
+pub(super) async fn run(args: RunArgs, env: BTreeMap<String, String>, streams: &mut Streams<'_>) -> Exit {
+    let flags = args.host.map(Flag::host).into_iter().chain(args.port.map(Flag::port));
+    let settings = match load(env, args.file, flags.collect()) {
+        Ok(settings) => settings,
+        Err(faults) => return tell_faults(&faults, streams),
+    };
+    start_log(&settings);
+    // Handled from here on, so that no signal is missed while the role starts.
+    let shutdown = match signals::shutdown() {
+        Ok(shutdown) => shutdown,
+        Err(error) => return refusal::failed(&error, streams),
+    };
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), role = "all", "starting");
+    let place = database_url(&settings.database.location).ok();
+    match roles::run(settings, shutdown).await {
+        Ok(()) => {
+            tracing::info!("ended in order");
+            Exit::Done
+        }
+        Err(error) => refusal::role(&error, place.as_ref(), streams),
+    }
+}
