@@ -20,8 +20,8 @@ use powercontext_core::refs::{Position, Revision, SourceRef};
 use serde_json::json;
 
 use crate::api::app::{
-    App, AppError, Capabilities, Captured, ChangesView, Check, EntriesView, EntryRetirement, EntryRevision, EntryView,
-    FlushStart, HitView, MutationView, NewEntry, NewSource, OperationFilter, OperationPage, OperationStatus,
+    App, AppError, Capabilities, Captured, ChangesView, Check, CheckState, EntriesView, EntryRetirement, EntryRevision,
+    EntryView, FlushStart, HitView, MutationView, NewEntry, NewSource, OperationFilter, OperationPage, OperationStatus,
     OperationView, Principal, RevisionView, Search, SearchMode, SearchView, Waited,
 };
 use crate::families::memory::{edit, read};
@@ -29,6 +29,7 @@ use crate::inference::readiness::Readiness;
 use crate::ledger::{self, FlushRequest, Flushed, KindSpec, Ledger, PageRequest, Waiters};
 use crate::store::rates::{self, Charge};
 use crate::store::{TxError, TxName, cursors, sources};
+use crate::telemetry::metrics::QueueDepth;
 use convert::{edit_error, flush_error, internal, operation_view, operator_error, tx_error};
 
 /// The application of a process that holds a ledger.
@@ -305,6 +306,27 @@ impl App for LedgerApp {
 
     async fn readiness(&self) -> Vec<Check> {
         health::checks(&self.ledger, self.provider.as_deref()).await
+    }
+
+    async fn refresh_gauges(&self) {
+        let Some(metrics) = self.ledger.db().metrics() else {
+            return;
+        };
+        match self.ledger.depths().await {
+            Ok((now, depths)) => metrics.set_depths(depths.iter().map(|depth| QueueDepth {
+                kind: &depth.kind,
+                status: &depth.status,
+                items: depth.items,
+                oldest_age: now.since(depth.oldest),
+            })),
+            Err(error) => tracing::warn!(error = %error, "the depth of the queue could not be read for a scrape"),
+        }
+        let checks = health::checks(&self.ledger, self.provider.as_deref()).await;
+        metrics.set_ready(
+            checks
+                .iter()
+                .all(|check| !check.blocking || check.state == CheckState::Ready),
+        );
     }
 
     async fn capabilities(&self) -> Result<Capabilities, AppError> {

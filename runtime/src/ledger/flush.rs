@@ -14,8 +14,10 @@ use crate::ledger::Ledger;
 use crate::ledger::kinds::KindSpec;
 use crate::ledger::write::LockedLane;
 use crate::rt;
+use crate::store::notes::Note;
 use crate::store::works::NewWork;
 use crate::store::{Tx, TxError, TxName, cursors, intents, keys, lanes, sources, works};
+use crate::telemetry::metrics::Enqueue;
 
 /// How often a request whose commit is of unknown outcome is run again; running it twice joins the first.
 const RUNS_MAX: u32 = 3;
@@ -132,10 +134,18 @@ async fn flush(tx: &mut Tx, input: &Input) -> Result<Flushed, TxError> {
             if raise {
                 intents::save(tx, &spec.binding, scope, &intent.raise()).await?;
             }
+            tx.note(Note::Enqueued {
+                kind: spec.kind.clone(),
+                outcome: Enqueue::Joined,
+            });
             Ok(Flushed::Accepted { id, created: false })
         }
         Admission::Create { seq, is_head } => {
             create(tx, input, &lane, intent, seq, is_head).await?;
+            tx.note(Note::Enqueued {
+                kind: spec.kind.clone(),
+                outcome: Enqueue::Created,
+            });
             Ok(Flushed::Accepted {
                 id: input.id,
                 created: true,

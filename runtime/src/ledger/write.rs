@@ -4,11 +4,13 @@ use powercontext_core::digest::LaneKey;
 use powercontext_core::ids::WorkId;
 use powercontext_core::lease::Holder;
 use powercontext_core::supervise::intent::{Dirty, HeadReached};
+use powercontext_core::time::DbTime;
 use powercontext_core::work::lane::{LaneEmptied, LaneView};
-use powercontext_core::work::{Effect, Step};
+use powercontext_core::work::{AttemptNo, Effect, Step, WorkState};
 
 use crate::ledger::kinds::KindSpec;
 use crate::store::error::corrupt;
+use crate::store::notes::Note;
 use crate::store::works::{Saved, WorkRow};
 use crate::store::{Tx, TxError, attempts, intents, keys, lanes, works};
 
@@ -84,15 +86,36 @@ pub(super) async fn write_step(
                 let run = step.item.state.run().ok_or_else(|| corrupt("run"))?;
                 let recoveries = step.item.counters.recoveries;
                 attempts::open(tx, row.item.id, *no, recoveries, &run.holder).await?;
+                let latency = tx.now().await?.since(row.created_at);
+                tx.note(Note::Claimed {
+                    kind: row.kind.clone(),
+                    latency,
+                });
             }
             Effect::CloseAttempt { no, outcome, error } => {
                 let run = row.item.state.run().ok_or_else(|| corrupt("run"))?;
                 attempts::close(tx, row.item.id, *no, &run.holder, *outcome, *error).await?;
+                let lasted = tx.now().await?.since(started(tx, row, *no).await?);
+                tx.note(Note::AttemptEnded {
+                    kind: row.kind.clone(),
+                    outcome: *outcome,
+                    error: *error,
+                    lasted,
+                });
             }
             Effect::LeaveLane => emptied = leave_lane(tx, lane, row).await?,
         }
     }
     Ok(emptied)
+}
+
+/// When the attempt of a run began. A running item last changed when it was claimed, because heartbeats move nothing; one
+/// that is being cancelled has changed since.
+async fn started(tx: &mut Tx, row: &WorkRow, no: AttemptNo) -> Result<DbTime, TxError> {
+    match row.item.state {
+        WorkState::Running(_) => Ok(row.updated_at),
+        _ => attempts::started(tx, row.item.id, no).await,
+    }
 }
 
 async fn leave_lane(tx: &mut Tx, lane: &LockedLane, row: &WorkRow) -> Result<Option<LaneEmptied>, TxError> {

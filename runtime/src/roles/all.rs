@@ -26,6 +26,7 @@ use crate::ledger::{KindSpec, Kinds, LeaseTerm, Ledger, Waiters};
 use crate::roles::RoleError;
 use crate::roles::open::{Hold, Opened, open};
 use crate::rt;
+use crate::telemetry::metrics::Metrics;
 use crate::worker::{Inline, KindSettings, LeaseSettings, PROBE_INTERVAL, ProviderSettings, Worker, WorkerSettings};
 
 /// Runs until `shutdown` or until the process is no longer the only one.
@@ -34,6 +35,10 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
     let generator = settings.generation.as_ref().map(generator).transpose()?;
     let Opened { db, me, lease, held } = open(&settings, fatal.clone()).await?;
     let memory = memory_spec(&settings);
+    let metrics = settings.metrics.then(|| Metrics::new([memory.work.kind.as_str()]));
+    if let Some(metrics) = &metrics {
+        db.count_in(Arc::clone(metrics));
+    }
     let ledger = Ledger::new(db.clone(), Kinds::new([memory.work.clone()]), me, lease);
     let address = settings.http.address;
     let listener = TcpListener::bind(address)
@@ -44,7 +49,7 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
     if recovered > 0 {
         tracing::info!(recovered, "work of a process that is gone waits again");
     }
-    let tasks = Tasks::start(&settings, &ledger, memory, generator, listener);
+    let tasks = Tasks::start(&settings, &ledger, memory, generator, metrics.as_deref(), listener);
     tokio::select! { biased; () = shutdown.cancelled() => {}, () = fatal.cancelled() => {} }
     tasks.stop().await;
     if let Hold::Lease(lease) = held {
@@ -136,6 +141,7 @@ impl Tasks {
         ledger: &Ledger,
         memory: FamilySpec,
         generator: Option<Arc<dyn Generator>>,
+        metrics: Option<&Metrics>,
         listener: TcpListener,
     ) -> Self {
         let draining = CancellationToken::new();
@@ -144,7 +150,8 @@ impl Tasks {
         let worker_settings = worker_settings(settings, &memory, ledger.lease(), provider.clone());
         let families = generator.map(|generator| memory_family(settings, memory.clone(), generator));
         let worker = Worker::new(ledger.clone(), Arc::new(Inline::new(families)), worker_settings);
-        let api = Api::new(Guard::open(), wait_limits(settings), None, draining.clone());
+        let registry = metrics.map(|metrics| metrics.registry().clone());
+        let api = Api::new(Guard::open(), wait_limits(settings), registry, draining.clone());
         api.bind(Arc::new(LedgerApp::new(
             ledger.clone(),
             waiters.clone(),

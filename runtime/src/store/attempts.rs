@@ -14,7 +14,7 @@ use crate::store::tx::Tx;
 
 statements! {
     /// Texts of this aggregate.
-    AttemptsSql, attempts { open, close, beat, list }
+    AttemptsSql, attempts { open, close, beat, started, list }
 }
 
 /// Most attempts that [`list`] answers, newest first.
@@ -66,6 +66,17 @@ pub async fn close(
         holder.fence.to_row()
     ];
     tx.execute_one(sql.close, args).await
+}
+
+/// When an attempt began.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn started(tx: &mut Tx, id: WorkId, no: AttemptNo) -> Result<DbTime, TxError> {
+    let sql = AttemptsSql::of(tx.dialect());
+    tx.fetch_one(sql.started, values![&id.to_string(), no.get()])
+        .await?
+        .time("started_at")
 }
 
 /// Notes that the holder of an open attempt is alive.

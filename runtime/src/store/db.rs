@@ -4,6 +4,7 @@
 //! by default the server keeps a frozen client's row locks for a day. On SQLite there is one writing connection;
 //! readers see snapshots beside it.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::store::error::{Busy, TxError};
 use crate::store::names::TxName;
 use crate::store::tx::acquire_error;
 use crate::store::url::DatabaseUrl;
+use crate::telemetry::metrics::Metrics;
 
 /// Longest wait for a row lock.
 const LOCK_WAIT: Span = Span::seconds(1);
@@ -74,16 +76,24 @@ enum Pools {
     },
 }
 
-#[derive(Debug)]
 struct Inner {
     pools: Pools,
     limits: DbLimits,
     term: OnceLock<Fence>,
+    metrics: OnceLock<Arc<Metrics>>,
 }
 
 /// A database; cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Db(Arc<Inner>);
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db")
+            .field("dialect", &self.dialect())
+            .finish_non_exhaustive()
+    }
+}
 
 /// A database that could not be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -113,6 +123,7 @@ impl Db {
             pools,
             limits,
             term: OnceLock::new(),
+            metrics: OnceLock::new(),
         })))
     }
 
@@ -137,6 +148,16 @@ impl Db {
     pub fn set_term(&self, term: Fence) {
         // A second call would mean two owners in one process; the first keeps its term and the second is refused by it.
         let _ = self.0.term.set(term);
+    }
+
+    /// From now on committed work is counted here. Set once, at start.
+    pub fn count_in(&self, metrics: Arc<Metrics>) {
+        // A second registry would count half of the work; the first stays.
+        let _ = self.0.metrics.set(metrics);
+    }
+
+    pub(crate) fn metrics(&self) -> Option<&Arc<Metrics>> {
+        self.0.metrics.get()
     }
 
     /// Waits for the open connections to come back and closes them.

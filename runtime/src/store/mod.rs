@@ -20,6 +20,7 @@ mod locks;
 pub mod memory_entries;
 pub mod migrate;
 mod names;
+pub(crate) mod notes;
 mod oceanbase;
 pub mod owner;
 pub mod rates;

@@ -19,6 +19,7 @@ use crate::store::db::Db;
 use crate::store::error::{Busy, Down, FenceLost, TxError, classify};
 use crate::store::locks::{LockKind, LockOrder};
 use crate::store::names::TxName;
+use crate::store::notes::{self, Note};
 
 /// What a transaction's closure returns.
 pub type TxFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, TxError>> + Send + 't>>;
@@ -46,6 +47,7 @@ pub struct Tx {
     now: Option<DbTime>,
     locks: LockOrder,
     commit_sent: Arc<AtomicBool>,
+    notes: Vec<Note>,
 }
 
 impl Drop for Tx {
@@ -94,6 +96,11 @@ impl Tx {
     /// Notes that the next statement locks a row unless somebody else has it.
     pub(crate) fn locks_if_free(&mut self, kind: LockKind, key: &str) {
         self.locks.take_free(kind, key);
+    }
+
+    /// Remembers something to count once this transaction has committed.
+    pub(crate) fn note(&mut self, note: Note) {
+        self.notes.push(note);
     }
 
     /// Runs a write and answers how many rows it touched.
@@ -351,6 +358,7 @@ impl Db {
             now: None,
             locks: LockOrder::default(),
             commit_sent,
+            notes: Vec::new(),
         };
         if (dialect, mode) == (Dialect::OceanBase, Mode::Autocommit) {
             return tx.one_by_one(f).await;
@@ -371,6 +379,9 @@ impl Db {
             Ok(value) => {
                 fail_point(name, ".before_commit");
                 tx.commit().await?;
+                if let Some(metrics) = self.metrics() {
+                    notes::count(metrics, std::mem::take(&mut tx.notes));
+                }
                 fail_point(name, ".after_commit");
                 Ok(value)
             }

@@ -14,6 +14,8 @@ WHERE work_id = ? AND attempt_no = ? AND owner_id = ? AND fence = ? AND finished
 UPDATE pc_work_attempts
 SET heartbeat_at = ?
 WHERE work_id = ? AND owner_id = ? AND fence = ? AND finished_at IS NULL",
+    started: "-- attempts.started
+SELECT started_at FROM pc_work_attempts WHERE work_id = ? AND attempt_no = ?",
     list: "-- attempts.list
 SELECT attempt_no, fence, started_at, finished_at, outcome, error_category, error_code
 FROM pc_work_attempts
