@@ -4,13 +4,16 @@
 mod artifacts;
 mod capture;
 mod cursors;
+mod ledger_checker;
 mod ledger_claim;
 mod ledger_end;
 mod ledger_flush;
 mod ledger_kit;
+mod ledger_leases;
 mod ledger_operator;
 mod ledger_random;
 mod ledger_recover;
+mod ledger_tx;
 mod memory;
 mod rates;
 mod sources;
