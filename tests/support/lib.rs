@@ -10,6 +10,17 @@ pub mod oceanbase;
 pub mod proxy;
 pub mod raw;
 
+/// The seed of a random test: what `POWERCONTEXT_TEST_SEED` says, to replay a failure, or a fresh one.
+///
+/// # Errors
+/// When the variable holds no number.
+pub fn seed() -> anyhow::Result<u64> {
+    Ok(match env("POWERCONTEXT_TEST_SEED") {
+        Some(text) => text.parse()?,
+        None => u64::from(powercontext::rt::random()),
+    })
+}
+
 /// A variable of the test environment; tests are the one place that reads it without `config`.
 pub(crate) fn env(key: &str) -> Option<String> {
     #[expect(
