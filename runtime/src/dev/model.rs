@@ -28,6 +28,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -101,6 +102,8 @@ pub struct ModelOptions {
     pub fail: Option<Fail>,
     /// Fails only the first so many requests; `None` fails all.
     pub fail_first: Option<u64>,
+    /// Fails only so long after the start; `None` fails for ever.
+    pub fail_for: Option<Duration>,
 }
 
 /// Switches of `powercontext dev model`.
@@ -121,6 +124,9 @@ pub struct ModelArgs {
     /// Fail only the first N requests.
     #[arg(long, value_name = "N", requires = "fail")]
     pub fail_first: Option<u64>,
+    /// Fail only in the first so many seconds.
+    #[arg(long, value_name = "SECONDS", requires = "fail", value_parser = parse_seconds)]
+    pub fail_for: Option<Duration>,
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, &'static str> {
@@ -144,6 +150,7 @@ pub async fn run(args: ModelArgs, shutdown: CancellationToken) -> io::Result<()>
         delay: args.delay.unwrap_or_default(),
         fail: args.fail,
         fail_first: args.fail_first,
+        fail_for: args.fail_for,
     };
     serve(listener, options, shutdown).await;
     Ok(())
@@ -187,9 +194,9 @@ pub async fn serve_router(listener: TcpListener, router: Router, shutdown: Cance
     connections.wait().await;
 }
 
-#[derive(Default)]
 struct Model {
     options: ModelOptions,
+    started: Instant,
     chat: AtomicU64,
     embeddings: AtomicU64,
     probes: AtomicU64,
@@ -217,7 +224,12 @@ impl Drop for InFlight<'_> {
 fn router(options: ModelOptions) -> Router {
     let model = Arc::new(Model {
         options,
-        ..Model::default()
+        started: rt::now(),
+        chat: AtomicU64::new(0),
+        embeddings: AtomicU64::new(0),
+        probes: AtomicU64::new(0),
+        asked: AtomicU64::new(0),
+        in_flight: AtomicU64::new(0),
     });
     Router::new()
         .route("/v1/chat/completions", post(chat))
@@ -263,8 +275,9 @@ async fn embeddings(State(model): State<Arc<Model>>, Json(body): Json<Value>) ->
 impl Model {
     fn next_fail(&self) -> Option<Fail> {
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
-        let fails = self.options.fail_first.is_none_or(|first| number < first);
-        self.options.fail.filter(|_| fails)
+        let is_early = self.options.fail_first.is_none_or(|first| number < first);
+        let is_outage = self.options.fail_for.is_none_or(|span| rt::now() < self.started + span);
+        self.options.fail.filter(|_| is_early && is_outage)
     }
 }
 
