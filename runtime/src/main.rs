@@ -6,12 +6,11 @@ use std::io::{stderr, stdout};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser as _;
 use powercontext::cli::{Cli, Streams};
 use powercontext::telemetry::log;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let cli = Cli::parse();
+    let cli = Cli::from_arguments();
     log::hide_panic_texts();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

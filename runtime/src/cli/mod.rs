@@ -139,6 +139,11 @@ enum DevCommand {
 }
 
 impl Cli {
+    /// The command that this process was given; help, version and usage faults end the process here.
+    pub fn from_arguments() -> Self {
+        Self::parse()
+    }
+
     /// Runs the command to its end.
     pub async fn run(self, env: BTreeMap<String, String>, streams: &mut Streams<'_>) -> Exit {
         match self.command {
