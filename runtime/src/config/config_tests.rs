@@ -50,6 +50,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
     assert_eq!(s.http.address.to_string(), "127.0.0.1:8000");
     assert!(matches!(&s.database.location, DatabaseLocation::Sqlite(path)
         if path.to_str() == Some("/home/u/.local/share/powercontext/powercontext.db")));
+    assert!(s.access.token.is_none() && s.access.quota.is_none());
     assert_eq!(s.database.connections_max, 16);
     assert_eq!(s.deployment.id, "local");
     assert_eq!(s.deployment.behavior_revision, "default");
@@ -220,7 +221,50 @@ fn an_address_that_others_reach_is_refused_without_the_explicit_word() {
         let open = [("HTTP_HOST", host), ("ALLOW_UNAUTHENTICATED_NON_LOOPBACK", "true")];
         assert_eq!(refused(&open), none, "{host}");
     }
-    assert_eq!(refused(&[("AUTH_ENABLED", "true")]), ["AUTH_ENABLED"]);
+    let closed = [
+        ("HTTP_HOST", "0.0.0.0"),
+        ("AUTH_ENABLED", "true"),
+        ("AUTH_TOKEN", "t0ken"),
+    ];
+    assert_eq!(refused(&closed), none);
+    // A token that nobody asks for protects nothing.
+    assert_eq!(refused(&[closed[0], closed[2]]), ["HTTP_HOST"]);
+    assert_eq!(refused(&[closed[0], ("HTTP_PORT", "0")]), ["HTTP_PORT", "HTTP_HOST"]);
+}
+
+#[test]
+fn authentication_needs_its_token_and_shows_it_nowhere() {
+    let on = ("AUTH_ENABLED", "true");
+    assert_eq!(refused(&[on]), ["AUTH_TOKEN"]);
+    assert_eq!(refused(&[on, ("AUTH_TOKEN", "")]), ["AUTH_TOKEN"]);
+    assert_eq!(refused(&[on, ("AUTH_TOKEN", "two words")]), ["AUTH_TOKEN"]);
+    assert_eq!(refused(&[("AUTH_ENABLED", "perhaps")]), ["AUTH_ENABLED"]);
+    // The address is judged by what else is good; all faults are told.
+    assert_eq!(refused(&[on, ("HTTP_HOST", "0.0.0.0")]), ["AUTH_TOKEN"]);
+    let s = settings(&[on, ("AUTH_TOKEN", "hunter2")]);
+    assert!(!format!("{s:?}").contains("hunter2"));
+    let token = s.access.token.as_ref().map(ExposeSecret::expose_secret);
+    assert_eq!(token, Some("hunter2"));
+    assert!(settings(&[("AUTH_TOKEN", "hunter2")]).access.token.is_none());
+}
+
+#[test]
+fn the_limit_is_off_unless_it_is_asked_for() {
+    let none: [&str; 0] = [];
+    assert!(settings(&[("RATE_LIMIT_REQUESTS", "7")]).access.quota.is_none());
+    let quota = settings(&[("RATE_LIMIT_ENABLED", "true")]).access.quota.expect("on");
+    assert_eq!((quota.requests(), quota.window_seconds()), (120, 60));
+    for (name, good, bad) in [
+        ("RATE_LIMIT_REQUESTS", ["1", "1000000"], ["0", "1000001"]),
+        ("RATE_LIMIT_WINDOW_SECONDS", ["1", "86400"], ["0", "86401"]),
+    ] {
+        for value in good {
+            assert_eq!(refused(&[(name, value)]), none, "{value}");
+        }
+        for value in bad {
+            assert_eq!(refused(&[(name, value)]), [name], "{value}");
+        }
+    }
 }
 
 #[test]

@@ -105,18 +105,22 @@ const fn one_of<T>(names: &'static [(&'static str, T)]) -> OneOf<T> {
 
 keys! {
     "HTTP" {
-        /// Address to listen on. One that other machines reach needs `ALLOW_UNAUTHENTICATED_NON_LOOPBACK`.
+        /// Address to listen on. One that other machines reach needs `AUTH_ENABLED`, or `ALLOW_UNAUTHENTICATED_NON_LOOPBACK`.
         HTTP_HOST: Host = Host, Text("127.0.0.1");
         /// Port to listen on.
         HTTP_PORT: Whole = Whole(1..=65_535), Text("8000");
-        /// Bearer authentication, which this release does not have yet.
-        AUTH_ENABLED: OneOf<()> = OneOf {
-            names: &[("false", ())],
-            any_case: true,
-            refused: &[("true", "bearer authentication arrives with a later release; listen on a loopback address until then")],
-        }, Text("false");
+        /// Whether callers must bear `AUTH_TOKEN`. The health routes stay open.
+        AUTH_ENABLED: Flag = Flag, Text("false");
+        /// The token, sent as `Authorization: Bearer TOKEN`. Needed where `AUTH_ENABLED` is true, and of no use where it is not. Secret.
+        AUTH_TOKEN: Secret = Secret, Unset("no token");
         /// Listen on an address that other machines reach although nobody has to authenticate. Everything captured is then open to them.
         ALLOW_UNAUTHENTICATED_NON_LOOPBACK: Flag = Flag, Text("false");
+        /// Whether each principal is kept to `RATE_LIMIT_REQUESTS`, counted over all replicas in the database.
+        RATE_LIMIT_ENABLED: Flag = Flag, Text("false");
+        /// Most requests of a principal in a window. Health, `/metrics`, and ten reads a second of operations that go on do not count.
+        RATE_LIMIT_REQUESTS: Whole = Whole(1..=1_000_000), Text("120");
+        /// Length of a window. Windows begin at whole multiples of it on the database's clock.
+        RATE_LIMIT_WINDOW_SECONDS: Seconds = Seconds(1..=DAY), Text("60");
     }
     "Database" {
         /// Which database: only to be sure that `DATABASE_URL` names the one that was meant.

@@ -5,6 +5,7 @@
 //! filled in, ranges and the arithmetic between settings hold. A fault names the setting, where it came from and why it
 //! is refused, never the value, which may be a secret.
 
+mod access;
 mod env_file;
 mod fault;
 mod keys;
@@ -17,13 +18,14 @@ mod settings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+pub use access::{AccessSettings, HttpSettings};
 pub use fault::{ConfigFault, Origin};
 pub use keys::PREFIX;
 pub use names::{DatabaseLocation, ExtractionProfile, LogFormat};
 pub use reference::reference;
 pub use settings::{
-    CoordinationSettings, DatabaseSettings, DeploymentSettings, GenerationSettings, HttpSettings, LoggingSettings,
-    MemorySettings, OperationsSettings, Settings, WorkerSettings,
+    CoordinationSettings, DatabaseSettings, DeploymentSettings, GenerationSettings, LoggingSettings, MemorySettings,
+    OperationsSettings, Settings, WorkerSettings,
 };
 
 /// A setting given on the command line.

@@ -3,7 +3,6 @@
 //! Every section reads all its settings before it gives up on one, so that all faults are told together. A rule between
 //! two settings is checked only where both are good by themselves.
 
-use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
@@ -11,6 +10,7 @@ use powercontext_core::time::Span;
 use powercontext_core::work::retry::RetryPolicy;
 use secrecy::SecretString;
 
+use super::access::{AccessSettings, HttpSettings, reach};
 use super::fault::{ConfigFault, Origin};
 use super::keys;
 use super::names::{DatabaseKind, DatabaseLocation, ExtractionProfile, LogFormat};
@@ -21,6 +21,8 @@ use super::reader::{Given, Reader, Refused};
 pub struct Settings {
     /// Where it listens.
     pub http: HttpSettings,
+    /// What it asks of its callers.
+    pub access: AccessSettings,
     /// What it stores in.
     pub database: DatabaseSettings,
     /// Which deployment it belongs to.
@@ -39,13 +41,6 @@ pub struct Settings {
     pub logging: LoggingSettings,
     /// Whether it serves `/metrics`.
     pub metrics: bool,
-}
-
-/// Where the server listens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HttpSettings {
-    /// Address and port; a loopback address unless the deployment said otherwise.
-    pub address: SocketAddr,
 }
 
 /// What the server stores in.
@@ -157,7 +152,7 @@ pub(super) fn check(mut reader: Reader) -> Result<Settings, Vec<ConfigFault>> {
 }
 
 fn sections(r: &mut Reader) -> Result<Settings, Refused> {
-    let http = http(r);
+    let (http, access) = reach(r);
     let database = database(r);
     let deployment = deployment(r);
     let coordination = coordination(r);
@@ -171,6 +166,7 @@ fn sections(r: &mut Reader) -> Result<Settings, Refused> {
     let metrics = r.get(&keys::METRICS_ENABLED);
     Ok(Settings {
         http: http?,
+        access: access?,
         database: database?,
         deployment: deployment?,
         coordination: coordination?,
@@ -181,35 +177,6 @@ fn sections(r: &mut Reader) -> Result<Settings, Refused> {
         logging: logging?,
         metrics: metrics?.value,
     })
-}
-
-fn http(r: &mut Reader) -> Result<HttpSettings, Refused> {
-    let host = r.get(&keys::HTTP_HOST);
-    let port = r.get(&keys::HTTP_PORT);
-    let auth = r.get(&keys::AUTH_ENABLED);
-    let open = r.get(&keys::ALLOW_UNAUTHENTICATED_NON_LOOPBACK);
-    if let (Ok(host), Ok(open)) = (&host, &open)
-        && !is_loopback(host.value)
-        && !open.value
-    {
-        r.refuse(
-            &keys::HTTP_HOST,
-            host.origin,
-            format!(
-                "other machines reach this address and nobody would have to authenticate; listen on a loopback address, or set {} to true",
-                keys::ALLOW_UNAUTHENTICATED_NON_LOOPBACK.name
-            ),
-        );
-    }
-    let (host, port, _) = (host?.value, port?.value, auth?);
-    let port = u16::try_from(port).expect("the rule ends at 65535");
-    Ok(HttpSettings {
-        address: SocketAddr::new(host, port),
-    })
-}
-
-fn is_loopback(host: IpAddr) -> bool {
-    host.to_canonical().is_loopback()
 }
 
 fn database(r: &mut Reader) -> Result<DatabaseSettings, Refused> {

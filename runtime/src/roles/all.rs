@@ -151,7 +151,7 @@ impl Tasks {
         let families = generator.map(|generator| memory_family(settings, memory.clone(), generator));
         let worker = Worker::new(ledger.clone(), Arc::new(Inline::new(families)), worker_settings);
         let registry = metrics.map(|metrics| metrics.registry().clone());
-        let api = Api::new(Guard::open(), wait_limits(settings), registry, draining.clone());
+        let api = Api::new(guard(settings), wait_limits(settings), registry, draining.clone());
         api.bind(Arc::new(LedgerApp::new(
             ledger.clone(),
             waiters.clone(),
@@ -192,6 +192,10 @@ impl Tasks {
             tracing::error!("a task had panicked before the stop");
         }
     }
+}
+
+fn guard(settings: &Settings) -> Guard {
+    Guard::new(settings.access.token.as_ref(), settings.access.quota)
 }
 
 fn wait_limits(settings: &Settings) -> WaitLimits {
