@@ -25,6 +25,12 @@ fn all(root: &Path) -> anyhow::Result<Vec<Generated>> {
             text: configuration(root)?,
         });
     }
+    if root.join("crds").is_dir() {
+        files.push(Generated {
+            path: "crds/powercontextdeployments.yaml",
+            text: powercontext_crds::yaml(),
+        });
+    }
     Ok(files)
 }
 
