@@ -96,18 +96,30 @@ impl Ledger {
         Ok(claimed)
     }
 
-    /// Finds items that this process holds but does not run: a claim's reply was lost. A cancelling one ends cancelled.
-    /// `running` are the items that it does run.
+    /// Finds items that this process holds but does not run: a claim's reply was lost. Cancelling ones end cancelled.
+    /// `running` are the items that it does run. A process must not adopt beside a claim of its own: it would find what the
+    /// claim is about to answer.
     ///
     /// # Errors
-    /// [`TxError`].
+    /// [`TxError`]; what was found is found again by the next call.
     pub async fn adopt(&self, running: Vec<WorkId>) -> Result<Vec<Claimed>, TxError> {
-        let input = Arc::new((self.clone(), running));
-        self.db()
-            .tx_with(TxName::Claim, &input, |tx, (ledger, running)| {
-                Box::pin(adopt_in(tx, ledger, running))
-            })
-            .await
+        let mut known = running;
+        let mut adopted = Vec::new();
+        loop {
+            let input = Arc::new((self.clone(), known.clone()));
+            let pass = self.db().tx_with(TxName::Claim, &input, |tx, (ledger, known)| {
+                Box::pin(adopt_in(tx, ledger, known))
+            });
+            let (found, is_last) = pass.await?;
+            known.extend(found.iter().map(|claimed| *claimed.held.key()));
+            adopted.extend(found);
+            if is_last {
+                return Ok(adopted);
+            }
+            // One ended: the item behind it may be claimable now, and somebody may wait for the end.
+            self.signals().work.notify_one();
+            self.signals().changed.notify_waiters();
+        }
     }
 
     /// Renews the leases of running items, never waiting for a lock. Nothing to do for leases without a time.
@@ -266,12 +278,13 @@ fn claimed(item: &powercontext_core::work::Item, row: &WorkRow, now: DbTime) -> 
     })
 }
 
-async fn adopt_in(tx: &mut Tx, ledger: &Ledger, running: &[WorkId]) -> Result<Vec<Claimed>, TxError> {
+/// One pass: what was found, and whether nothing is left for another pass.
+async fn adopt_in(tx: &mut Tx, ledger: &Ledger, known: &[WorkId]) -> Result<(Vec<Claimed>, bool), TxError> {
     let me = ledger.me();
     let mut lost = works::owned(tx, me, OWNED_MAX).await?;
-    lost.retain(|candidate| !running.contains(&candidate.id));
+    lost.retain(|candidate| !known.contains(&candidate.id));
     lost.sort_by(|a, b| a.lane.cmp(&b.lane));
-    let mut adopted = Vec::new();
+    let mut found = Vec::new();
     for candidate in lost {
         let Some(lane) = LockedLane::try_lock(tx, &candidate.lane).await? else {
             continue;
@@ -282,17 +295,17 @@ async fn adopt_in(tx: &mut Tx, ledger: &Ledger, running: &[WorkId]) -> Result<Ve
             continue;
         };
         if matches!(step.item.state, WorkState::Running(_)) {
-            adopted.push(claimed(&step.item, row, now)?);
+            found.push(claimed(&step.item, row, now)?);
             continue;
         }
         let emptied = write_step(tx, &lane, row, &step, Guard::default()).await?;
         if let Some(spec) = ledger.kinds().get(&row.kind) {
             write_intent(tx, spec, row, emptied, None).await?;
-            // The intent is the last lock of the order; the next pass adopts the rest.
-            break;
         }
+        // The intent is the last lock of the order; another pass takes the rest.
+        return Ok((found, false));
     }
-    Ok(adopted)
+    Ok((found, true))
 }
 
 async fn heartbeat_in(tx: &mut Tx, held: &[Held<WorkId>], lease: LeaseTerm) -> Result<Vec<(WorkId, Beat)>, TxError> {
