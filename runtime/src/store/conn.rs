@@ -13,6 +13,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Decode, MySql, Row as _, Sqlite, Type};
 
 use crate::store::error::{Corrupt, TxError};
+use crate::store::pool::Lent;
 
 /// The SQL dialect that a database speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +115,7 @@ pub(crate) use values;
 /// A pooled connection of either engine.
 #[derive(Debug)]
 pub(crate) enum Conn {
-    OceanBase(PoolConnection<MySql>),
+    OceanBase(Lent),
     Sqlite(PoolConnection<Sqlite>),
 }
 
@@ -202,10 +203,18 @@ impl Conn {
         }
     }
 
+    /// Hands the connection to the next borrower. Only one whose transaction ended cleanly may go this way.
+    pub(crate) fn give_back(self) {
+        match self {
+            Self::OceanBase(conn) => conn.give_back(),
+            Self::Sqlite(conn) => drop(conn),
+        }
+    }
+
     /// Closes the connection at once, without a word to the server: what it had open is rolled back there.
     pub(crate) fn destroy(self) {
         match self {
-            Self::OceanBase(conn) => drop(conn.detach()),
+            Self::OceanBase(conn) => drop(conn),
             Self::Sqlite(conn) => drop(conn.detach()),
         }
     }

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use powercontext_core::fence::Fence;
 use powercontext_core::time::Span;
-use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
+use sqlx::mysql::MySqlConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Executor as _, Row as _};
 
 use crate::store::conn::{Conn, Dialect};
 use crate::store::error::{Busy, TxError};
 use crate::store::names::TxName;
+use crate::store::pool::{AcquireError, Pool};
 use crate::store::tx::acquire_error;
 use crate::store::url::DatabaseUrl;
 use crate::telemetry::metrics::Metrics;
@@ -56,8 +56,8 @@ impl DbLimits {
         }
     }
 
-    /// After this time a transaction and its connection are destroyed: waiting for a connection, the server's own
-    /// limits, and a margin for the reply.
+    /// After this time a transaction and its connection are destroyed, however often it was run by then: waiting for a
+    /// connection, the server's own limits, and a margin for the reply.
     pub fn deadline(&self) -> Duration {
         ACQUIRE_WAIT.as_std() + self.transaction.as_std().max(STATEMENT.as_std()) + Duration::from_secs(1)
     }
@@ -67,8 +67,8 @@ impl DbLimits {
 enum Pools {
     /// `heartbeats` holds one connection that nothing but heartbeats uses: a full pool must not cost a lease.
     OceanBase {
-        pool: MySqlPool,
-        heartbeats: MySqlPool,
+        pool: Pool,
+        heartbeats: Pool,
     },
     Sqlite {
         writer: SqlitePool,
@@ -135,6 +135,11 @@ impl Db {
         }
     }
 
+    /// After this time a transaction of unknown outcome is over: committed, or rolled back by the server.
+    pub(crate) fn settled_after(&self) -> Duration {
+        self.limits().transaction.as_std() + Duration::from_secs(1)
+    }
+
     pub(crate) fn limits(&self) -> DbLimits {
         self.0.limits
     }
@@ -164,8 +169,8 @@ impl Db {
     pub async fn close(&self) {
         match &self.0.pools {
             Pools::OceanBase { pool, heartbeats } => {
-                pool.close().await;
-                heartbeats.close().await;
+                pool.close(self.limits().deadline()).await;
+                heartbeats.close(self.limits().deadline()).await;
             }
             Pools::Sqlite { writer, readers } => {
                 readers.close().await;
@@ -176,66 +181,55 @@ impl Db {
 
     pub(crate) async fn acquire_writer(&self, name: TxName) -> Result<Conn, TxError> {
         match &self.0.pools {
-            Pools::OceanBase { heartbeats, .. } if name == TxName::Heartbeat => {
-                acquire(heartbeats, Dialect::OceanBase).await.map(Conn::OceanBase)
+            Pools::OceanBase { pool, heartbeats } => {
+                lend(if name == TxName::Heartbeat { heartbeats } else { pool }).await
             }
-            Pools::OceanBase { pool, .. } => acquire(pool, Dialect::OceanBase).await.map(Conn::OceanBase),
-            Pools::Sqlite { writer, .. } => acquire(writer, Dialect::Sqlite).await.map(Conn::Sqlite),
+            Pools::Sqlite { writer, .. } => sqlite(writer).await,
         }
     }
 
     pub(crate) async fn acquire_reader(&self) -> Result<Conn, TxError> {
         match &self.0.pools {
-            Pools::OceanBase { pool, .. } => acquire(pool, Dialect::OceanBase).await.map(Conn::OceanBase),
-            Pools::Sqlite { readers, .. } => acquire(readers, Dialect::Sqlite).await.map(Conn::Sqlite),
+            Pools::OceanBase { pool, .. } => lend(pool).await,
+            Pools::Sqlite { readers, .. } => sqlite(readers).await,
+        }
+    }
+
+    /// A connection broke: those that rest go to the same server and are not trusted either.
+    pub(crate) fn distrust(&self) {
+        if let Pools::OceanBase { pool, heartbeats } = &self.0.pools {
+            pool.distrust();
+            heartbeats.distrust();
         }
     }
 }
 
-async fn acquire<D: sqlx::Database>(
-    pool: &sqlx::Pool<D>,
-    dialect: Dialect,
-) -> Result<sqlx::pool::PoolConnection<D>, TxError> {
-    pool.acquire()
-        .await
-        .map_err(|error| match acquire_error(dialect, &error) {
-            TxError::Busy(_) => TxError::Busy(Busy::Pool),
-            other => other,
-        })
+async fn lend(pool: &Pool) -> Result<Conn, TxError> {
+    Ok(Conn::OceanBase(pool.acquire(ACQUIRE_WAIT.as_std()).await?))
+}
+
+async fn sqlite(pool: &SqlitePool) -> Result<Conn, TxError> {
+    let acquired = pool.acquire().await.map(Conn::Sqlite);
+    acquired.map_err(|error| match acquire_error(Dialect::Sqlite, &error) {
+        TxError::Busy(_) => TxError::Busy(Busy::Pool),
+        other => other,
+    })
 }
 
 async fn open_oceanbase(options: &MySqlConnectOptions, limits: DbLimits) -> Result<Pools, OpenError> {
-    let pool = oceanbase_pool(options, limits, limits.connections_max.max(2));
-    let heartbeats = oceanbase_pool(options, limits, 1);
-    drop(pool.acquire().await.map_err(|error| match &error {
-        sqlx::Error::Configuration(_) => OpenError::Server(WRONG_SESSION),
-        error => OpenError::Database(acquire_error(Dialect::OceanBase, error)),
-    })?);
+    let options = options
+        .clone()
+        .statement_cache_capacity(DbLimits::STATEMENTS_CACHED_MAX);
+    let set_up = session_set_up(limits);
+    let pool = Pool::new(options.clone(), set_up.clone(), limits.connections_max.max(2));
+    let heartbeats = Pool::new(options, set_up, 1);
+    let first = pool.acquire(ACQUIRE_WAIT.as_std()).await.map_err(|error| match error {
+        AcquireError::Server(what) => OpenError::Server(what),
+        AcquireError::Tx(error) => OpenError::Database(error),
+    })?;
+    first.give_back();
     Ok(Pools::OceanBase { pool, heartbeats })
 }
-
-fn oceanbase_pool(options: &MySqlConnectOptions, limits: DbLimits, connections: u32) -> MySqlPool {
-    let set_up = session_set_up(limits);
-    MySqlPoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(ACQUIRE_WAIT.as_std())
-        .test_before_acquire(false)
-        .after_connect(move |conn, _| {
-            let set_up = set_up.clone();
-            Box::pin(async move {
-                conn.execute(sqlx::AssertSqlSafe(set_up)).await?;
-                check_session(conn).await
-            })
-        })
-        .after_release(|conn, _| {
-            // Whatever a borrower left open ends here, before anybody else's statements run in it.
-            Box::pin(async move { conn.execute("ROLLBACK").await.map(|_| true) })
-        })
-        .connect_lazy_with(options.clone())
-}
-
-const WRONG_SESSION: &str =
-    "its session does not keep UTC, read-committed isolation or strong reads; OceanBase 4.3.5 or newer is needed";
 
 /// One text that sets a session up; integers only.
 fn session_set_up(limits: DbLimits) -> String {
@@ -247,22 +241,6 @@ fn session_set_up(limits: DbLimits) -> String {
         micros(limits.transaction),
         micros(LOCK_WAIT),
     )
-}
-
-/// Proves that the session is what the protocol assumes.
-async fn check_session(conn: &mut sqlx::MySqlConnection) -> Result<(), sqlx::Error> {
-    let sql = "-- session.check\nSELECT CAST(@@time_zone AS CHAR) AS zone, CAST(@@transaction_isolation AS CHAR) AS isolation, \
-               CAST(@@ob_read_consistency AS CHAR) AS consistency";
-    let row = sqlx::query(sql).fetch_one(conn).await?;
-    let text = |column: &str| row.try_get::<String, _>(column).map(|t| t.to_uppercase());
-    let good = text("zone")? == "+00:00"
-        && text("isolation")? == "READ-COMMITTED"
-        && matches!(text("consistency")?.as_str(), "STRONG" | "3");
-    if good {
-        Ok(())
-    } else {
-        Err(sqlx::Error::Configuration(WRONG_SESSION.into()))
-    }
 }
 
 async fn open_sqlite(path: PathBuf) -> Result<Pools, OpenError> {

@@ -23,6 +23,7 @@ mod names;
 pub(crate) mod notes;
 mod oceanbase;
 pub mod owner;
+mod pool;
 pub mod rates;
 pub mod schema;
 pub mod search_text;

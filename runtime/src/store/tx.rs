@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use powercontext_core::time::DbTime;
+use tokio::time::Instant;
 
 use crate::rt;
 use crate::store::conn::{Conn, Dialect, Row, Value};
@@ -39,6 +40,22 @@ where
 /// How often a busy transaction is run in all.
 const RUNS_MAX: u32 = 5;
 
+/// How far one run of a transaction has come, seen from outside of its future.
+#[derive(Debug, Default)]
+struct Progress {
+    acquired: AtomicBool,
+    commit_sent: AtomicBool,
+}
+
+impl Progress {
+    /// Whether the same transaction may help when it is run again. A connection that broke before COMMIT was sent has
+    /// written nothing; a wait for a connection that was in vain has cost its time already.
+    fn may_run_again(&self, error: &TxError) -> bool {
+        let broke = *error == TxError::Down(Down::Connection);
+        (error.is_retryable() || broke) && self.acquired.load(Ordering::Acquire)
+    }
+}
+
 /// An open transaction.
 #[derive(Debug)]
 pub struct Tx {
@@ -46,8 +63,8 @@ pub struct Tx {
     dialect: Dialect,
     now: Option<DbTime>,
     locks: LockOrder,
-    commit_sent: Arc<AtomicBool>,
     notes: Vec<Note>,
+    progress: Arc<Progress>,
 }
 
 impl Drop for Tx {
@@ -157,11 +174,11 @@ impl Tx {
     }
 
     async fn commit(&mut self) -> Result<(), TxError> {
-        self.commit_sent.store(true, Ordering::Release);
+        self.progress.commit_sent.store(true, Ordering::Release);
         let dialect = self.dialect;
         match self.conn().raw("COMMIT").await {
             Ok(()) => {
-                self.conn = None;
+                self.give_back();
                 Ok(())
             }
             // SQLite answers in this process: an error of COMMIT means that nothing was committed.
@@ -176,10 +193,10 @@ impl Tx {
     where
         F: for<'t> Fn(&'t mut Self) -> TxFuture<'t, T> + Send + Sync,
     {
-        self.commit_sent.store(true, Ordering::Release);
+        self.progress.commit_sent.store(true, Ordering::Release);
         match f(self).await {
             Ok(value) => {
-                self.conn = None;
+                self.give_back();
                 Ok(value)
             }
             Err(TxError::Down(Down::Connection)) => Err(TxError::Unknown),
@@ -193,7 +210,13 @@ impl Tx {
 
     async fn rollback(&mut self) {
         if self.conn().raw("ROLLBACK").await.is_ok() {
-            self.conn = None;
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            conn.give_back();
         }
     }
 }
@@ -308,12 +331,15 @@ impl Db {
     where
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync,
     {
+        // All runs share one deadline, so that no caller waits longer than it, however often the transaction is run.
+        let until = rt::now() + self.limits().deadline();
         let mut runs = 1;
         loop {
-            let result = self.run_once(name, mode, f).await;
+            let progress = Arc::new(Progress::default());
+            let result = self.run_once(name, mode, f, until, &progress).await;
             match &result {
-                Err(error) if error.is_retryable() && runs < RUNS_MAX => {
-                    tracing::debug!(tx = name.label(), run = runs, error = %error, "a busy transaction is run again");
+                Err(error) if progress.may_run_again(error) && runs < RUNS_MAX => {
+                    tracing::debug!(tx = name.label(), run = runs, error = %error, "a transaction is run again");
                     rt::sleep(Duration::from_millis(u64::from(rt::random() % (10 << runs)))).await;
                     runs += 1;
                 }
@@ -322,19 +348,34 @@ impl Db {
         }
     }
 
-    async fn run_once<T, F>(&self, name: TxName, mode: Mode, f: &F) -> Result<T, TxError>
+    async fn run_once<T, F>(
+        &self,
+        name: TxName,
+        mode: Mode,
+        f: &F,
+        until: Instant,
+        progress: &Arc<Progress>,
+    ) -> Result<T, TxError>
     where
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync,
     {
-        let commit_sent = Arc::new(AtomicBool::new(false));
-        let work = self.within_transaction(name, mode, f, Arc::clone(&commit_sent));
-        match rt::within(self.limits().deadline(), work).await {
+        let left = until.saturating_duration_since(rt::now());
+        let work = self.within_transaction(name, mode, f, Arc::clone(progress));
+        let result = match rt::within(left, work).await {
             Ok(result) => result,
             // The future is gone, and with it the connection (`Drop for Tx`). A COMMIT on its way may still happen, on SQLite
             // too: there it runs on the driver's thread.
-            Err(rt::Elapsed) if commit_sent.load(Ordering::Acquire) => Err(TxError::Unknown),
+            Err(rt::Elapsed) if progress.commit_sent.load(Ordering::Acquire) => Err(TxError::Unknown),
             Err(rt::Elapsed) => Err(TxError::Down(Down::Deadline)),
+        };
+        let is_broken = matches!(
+            result,
+            Err(TxError::Unknown | TxError::Down(Down::Connection | Down::Deadline))
+        );
+        if is_broken && progress.acquired.load(Ordering::Acquire) {
+            self.distrust();
         }
+        result
     }
 
     async fn within_transaction<T, F>(
@@ -342,7 +383,7 @@ impl Db {
         name: TxName,
         mode: Mode,
         f: &F,
-        commit_sent: Arc<AtomicBool>,
+        progress: Arc<Progress>,
     ) -> Result<T, TxError>
     where
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync,
@@ -352,13 +393,14 @@ impl Db {
             Mode::Write | Mode::Autocommit => self.acquire_writer(name).await?,
             Mode::Read => self.acquire_reader().await?,
         };
+        progress.acquired.store(true, Ordering::Release);
         let mut tx = Tx {
             conn: Some(conn),
             dialect,
             now: None,
             locks: LockOrder::default(),
-            commit_sent,
             notes: Vec::new(),
+            progress,
         };
         if (dialect, mode) == (Dialect::OceanBase, Mode::Autocommit) {
             return tx.one_by_one(f).await;
@@ -371,9 +413,11 @@ impl Db {
             Err(error) => Err(error),
         };
         match result {
+            // The connection is gone; a ROLLBACK would only wait for an answer.
+            Err(error @ TxError::Down(Down::Connection)) => Err(error),
             // Reads there are statements of their own: at read-committed a transaction around them shows nothing more.
             result if begin(dialect, mode).is_none() => {
-                tx.conn = None;
+                tx.give_back();
                 result
             }
             Ok(value) => {
