@@ -22,7 +22,7 @@ use crate::ledger::kinds::KindSpec;
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
 use crate::rt;
 use crate::store::error::corrupt;
-use crate::store::{FenceLost, Tx, TxError, TxName, works};
+use crate::store::{FenceLost, Tx, TxError, TxName, attempts, works};
 
 /// How often an end whose commit is of unknown outcome is looked up and, if it did not happen, run again.
 const RUNS_MAX: u32 = 3;
@@ -174,14 +174,15 @@ impl Ledger {
                 .tx_with(name, &input, |tx, input| Box::pin(end_in(tx, input)))
                 .await
             {
-                Err(TxError::Unknown) => match self.outcome_of(&claim.held).await? {
-                    Some(ended) => break ended,
-                    None if runs < RUNS_MAX => runs += 1,
-                    None => return Err(TxError::Unknown),
+                Err(TxError::Unknown) => match self.outcome(claim).await {
+                    Ok(Some(ended)) => break ended,
+                    Ok(None) if runs < RUNS_MAX => runs += 1,
+                    // Nobody can say just now, and "not available" would mean that nothing was written.
+                    Ok(None) | Err(_) => return Err(TxError::Unknown),
                 },
                 // A commit of unknown outcome that arrived late looks like a lost lease to the run after it.
                 Err(TxError::Fenced(FenceLost::Item)) if runs > 1 => {
-                    break self.outcome_of(&claim.held).await?.unwrap_or(Ended::Lost);
+                    break self.outcome(claim).await?.unwrap_or(Ended::Lost);
                 }
                 Err(TxError::Fenced(FenceLost::Item)) => break Ended::Lost,
                 Err(error) => return Err(error),
@@ -193,9 +194,13 @@ impl Ledger {
         Ok(ended)
     }
 
-    /// Looks up, by owner and fence, whether an end of unknown outcome happened; `None` when the run is still ours.
-    async fn outcome_of(&self, held: &Held<WorkId>) -> Result<Option<Ended>, TxError> {
-        let input = Arc::new((*held.key(), held.holder().clone()));
+    /// Looks up, by owner and fence, how a run ended; `None` while it is still ours. For an end that answered `Unknown`:
+    /// ask again, or end it again and ask when that answers [`Ended::Lost`].
+    ///
+    /// # Errors
+    /// [`TxError`].
+    pub async fn outcome(&self, claim: &super::Claimed) -> Result<Option<Ended>, TxError> {
+        let input = Arc::new((*claim.held.key(), claim.held.holder().clone()));
         self.db()
             .read_with(TxName::Operations, &input, |tx, (id, holder)| {
                 Box::pin(outcome_in(tx, *id, holder))
@@ -212,10 +217,21 @@ async fn outcome_in(tx: &mut Tx, id: WorkId, holder: &Holder) -> Result<Option<E
     if row.item.state.run().is_some_and(|run| ours(&run.holder)) {
         return Ok(None);
     }
-    if row.item.fence != Some(holder.fence) {
-        return Ok(Some(Ended::Lost));
-    }
-    Ok(Some(ended(&row.item.state, None)))
+    // The item may have moved on since; how this run ended is what its attempt says.
+    let attempts = attempts::list(tx, id).await?;
+    let ours = attempts.iter().find(|attempt| attempt.fence == holder.fence.to_row());
+    let outcome = ours.and_then(|attempt| attempt.outcome.as_deref());
+    let outcome = Outcome::ALL.into_iter().find(|known| Some(known.name()) == outcome);
+    Ok(Some(match outcome {
+        Some(Outcome::Succeeded) => Ended::Succeeded,
+        Some(Outcome::Failed) => Ended::Failed,
+        Some(Outcome::Cancelled) => Ended::Cancelled,
+        Some(outcome @ (Outcome::RetryWait | Outcome::Released | Outcome::Conflict)) => Ended::Waits {
+            due: row.item.state.due().unwrap_or(row.updated_at),
+            outcome,
+        },
+        Some(Outcome::LeaseExpiredRetry | Outcome::LeaseExpiredFailed) | None => Ended::Lost,
+    }))
 }
 
 fn ended(state: &WorkState, outcome: Option<Outcome>) -> Ended {

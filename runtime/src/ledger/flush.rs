@@ -3,6 +3,7 @@
 //! Locks lane -> item -> intent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use powercontext_core::ids::{ScopeId, WorkId, WorkKind};
 use powercontext_core::limits::PAYLOAD_BYTES_MAX;
@@ -76,6 +77,8 @@ struct Input {
     scope: ScopeId,
     payload: Vec<u8>,
     id: WorkId,
+    /// Whether an earlier run may have committed without hearing of it.
+    is_again: AtomicBool,
 }
 
 impl Ledger {
@@ -94,6 +97,7 @@ impl Ledger {
             scope: request.scope,
             payload,
             id: rt::work_id(),
+            is_again: AtomicBool::new(false),
         });
         let mut runs = 1;
         loop {
@@ -102,7 +106,10 @@ impl Ledger {
                 .tx_with(TxName::Flush, &input, |tx, input| Box::pin(flush(tx, input)))
                 .await
             {
-                Err(TxError::Unknown | TxError::Constraint) if runs < RUNS_MAX => runs += 1,
+                Err(TxError::Unknown | TxError::Constraint) if runs < RUNS_MAX => {
+                    input.is_again.store(true, Ordering::Relaxed);
+                    runs += 1;
+                }
                 Err(error) => return Err(error.into()),
                 Ok(flushed) => {
                     self.signals().work.notify_one();
@@ -123,6 +130,13 @@ async fn flush(tx: &mut Tx, input: &Input) -> Result<Flushed, TxError> {
         return Ok(idle(cursor, head));
     }
     let lane = LockedLane::lock(tx, &spec.lane(scope)).await?;
+    // Whatever became of the item since then, it was made for this request, and no other has its id.
+    if input.is_again.load(Ordering::Relaxed) && works::get(tx, input.id).await?.is_some() {
+        return Ok(Flushed::Accepted {
+            id: input.id,
+            created: true,
+        });
+    }
     let cursor = cursors::get(tx, scope, &spec.binding).await?.sequence;
     if head <= cursor {
         return Ok(idle(cursor, head));
@@ -175,6 +189,7 @@ async fn create(
         scope,
         payload,
         id,
+        ..
     } = input;
     let (logical_key, lane_key) = (spec.logical_key(scope), spec.lane(scope));
     let new = NewWork {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use powercontext_core::ids::WorkId;
+use powercontext_core::lease::Expiry;
 use powercontext_core::work::WorkState;
 
 use crate::ledger::{Claim, Claimed};
@@ -34,7 +35,8 @@ const RELEASE_MAX: Duration = Duration::from_secs(10);
 struct Loop {
     turn: usize,
     pause: Duration,
-    adopt: bool,
+    /// Until when a claim whose outcome nobody told us may still commit: its items are ours and nobody runs them.
+    adopt_until: Option<Instant>,
     recovered_at: Option<Instant>,
     ended: (mpsc::Sender<WorkId>, mpsc::Receiver<WorkId>),
     cancels: broadcast::Receiver<WorkId>,
@@ -56,7 +58,7 @@ impl Worker {
         let mut state = Loop {
             turn: 0,
             pause: POLL_MIN,
-            adopt: false,
+            adopt_until: None,
             recovered_at: None,
             ended: mpsc::channel(slots.max(1)),
             cancels: self.0.ledger.signals().cancels.subscribe(),
@@ -117,7 +119,9 @@ impl Worker {
             }
             Err(error) => {
                 tracing::warn!(error = %error, "looking for work failed; trying again");
-                state.adopt |= matches!(error, TxError::Unknown | TxError::Down(_));
+                if matches!(error, TxError::Unknown | TxError::Down(_)) {
+                    state.adopt_until = Some(rt::now() + self.0.ledger.db().settled_after());
+                }
                 state.pause = (state.pause * 2).clamp(POLL_MIN * 10, self.0.settings.poll_max.max(POLL_MIN * 10));
                 state.pause
             }
@@ -134,10 +138,10 @@ impl Worker {
             state.recovered_at = Some(before);
         }
         let mut claimed = Vec::new();
-        if state.adopt {
+        if let Some(until) = state.adopt_until {
             let running = self.0.running.all().iter().map(|handle| *handle.held.key()).collect();
             claimed = ledger.adopt(running).await?;
-            state.adopt = false;
+            state.adopt_until = Some(until).filter(|until| before < *until);
         }
         let usage = self.usage();
         let kinds = wanted(&usage, self.0.settings.concurrency, state.turn);
@@ -206,7 +210,11 @@ impl Worker {
             return;
         };
         let gate = self.0.gate.clone().filter(|_| settings.needs_model);
-        let trusted_until = self.0.settings.lease.map(|lease| before + lease.length);
+        // What is left of the lease: an adopted item was claimed a while ago.
+        let trusted_until = match claimed.held.holder().expiry {
+            Expiry::Term => None,
+            Expiry::At(at) => Some(before + at.since(claimed.claimed_at).as_std()),
+        };
         let id = *claimed.held.key();
         let handle = Arc::new(RunHandle::new(
             claimed.held.clone(),

@@ -17,19 +17,37 @@ use crate::worker::{LeaseSettings, Worker};
 /// Pause before skipped or failed renewals are tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Longest time between two looks at leases that may have run out.
+const WATCH: Duration = Duration::from_millis(250);
+
 impl Worker {
     /// Renews leases until `stop`, which comes after the last run has ended.
     pub(super) async fn heartbeats(&self, lease: LeaseSettings, stop: CancellationToken) {
-        let mut pause = lease.heartbeat;
+        let mut not_before = rt::now();
         loop {
-            tokio::select! { biased; () = stop.cancelled() => return, () = rt::sleep(pause) => {} }
-            let again = self.beat(lease).await;
-            self.stop_untrusted();
-            pause = if again {
-                AGAIN.min(lease.heartbeat)
-            } else {
-                lease.heartbeat
-            };
+            let tick = rt::sleep(WATCH.min(lease.heartbeat));
+            tokio::select! { biased; () = stop.cancelled() => return, () = tick => self.stop_untrusted() }
+            if rt::now() >= not_before && self.is_due(lease) && self.beat_watching(lease).await {
+                not_before = rt::now() + AGAIN.min(lease.heartbeat);
+            }
+        }
+    }
+
+    /// Whether some lease was last renewed a heartbeat ago, or is an adopted one with less left.
+    fn is_due(&self, lease: LeaseSettings) -> bool {
+        let fresh = rt::now() + lease.length.saturating_sub(lease.heartbeat);
+        let runs = self.0.running.all();
+        runs.iter()
+            .any(|run| run.trusted_until().is_some_and(|until| until <= fresh))
+    }
+
+    /// One heartbeat. A database that does not answer it holds it up for longer than a lease may last, so leases are
+    /// watched meanwhile.
+    async fn beat_watching(&self, lease: LeaseSettings) -> bool {
+        let mut beat = std::pin::pin!(self.beat(lease));
+        loop {
+            let tick = rt::sleep(WATCH.min(lease.heartbeat));
+            tokio::select! { biased; again = &mut beat => return again, () = tick => self.stop_untrusted() }
         }
     }
 

@@ -135,11 +135,21 @@ impl Run {
     async fn record(&self, mut end: End) -> Ended {
         let give_up = rt::now() + END_TRIES_FOR;
         let mut pause = END_PAUSE_MIN;
+        let mut is_unknown = false;
         loop {
-            let error = match self.write(&end).await {
+            let written = match self.write(&end).await {
+                // What took the item away may be our own end, whose reply was lost.
+                Ok(Ended::Lost) if is_unknown => {
+                    let ended = self.ledger.outcome(&self.claimed).await;
+                    ended.map(|ended| ended.unwrap_or(Ended::Lost))
+                }
+                written => written,
+            };
+            let error = match written {
                 Ok(ended) => return ended,
                 Err(error) => error,
             };
+            is_unknown |= error == TxError::Unknown;
             match error {
                 TxError::Refused(code @ (FailCode::CursorChanged | FailCode::HeadChanged)) => end = End::Conflict(code),
                 TxError::Busy(_) | TxError::Down(_) | TxError::Unknown => {

@@ -1,0 +1,4 @@
+//! The product behind a network that breaks: `docs/testing.md` lists the faults. Every test has a schema of its own.
+
+mod commit;
+mod kit;
