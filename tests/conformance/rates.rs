@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use powercontext::rt;
 use powercontext::store::rates::{self, Charge};
-use powercontext::store::{Db, Dialect, TxName};
+use powercontext::store::{Db, Dialect, TxError, TxName};
 use powercontext_core::digest::PrincipalKey;
 use powercontext_core::rate::{Decision, HTTP_POLICY, Quota};
 use powercontext_tests::db::TestDb;
@@ -17,6 +17,7 @@ powercontext_tests::on_both_engines! {
     two_handles_share_one_window_and_exactly_the_quota_fits,
     principals_and_policies_are_counted_apart,
     every_window_of_the_databases_clock_takes_exactly_the_quota_and_goes_when_it_is_over,
+    a_database_that_is_away_counts_nothing_and_says_so,
 }
 
 /// A window that began in 2001 and ends in 2033, so that no test meets its edge.
@@ -176,4 +177,14 @@ async fn every_window_of_the_databases_clock_takes_exactly_the_quota_and_goes_wh
         }
     });
     gone.await?
+}
+
+async fn a_database_that_is_away_counts_nothing_and_says_so(db: TestDb) -> anyhow::Result<()> {
+    let charge = charge("away", 5, LONG_SECONDS)?;
+    assert_eq!(rates::charge(&db.db, charge.clone()).await?, Decision::Allowed);
+    db.db.close().await;
+    let refused = rates::charge(&db.db, charge.clone()).await;
+    assert!(matches!(refused, Err(TxError::Down(_))), "{refused:?}");
+    assert_eq!(counts(&db, &charge.principal).await?, [1]);
+    Ok(())
 }
