@@ -259,11 +259,10 @@ async fn the_health_port_of_a_role_without_an_api_asks_for_the_token_and_never_l
     use tower::ServiceExt as _;
 
     let guard = Guard::new(Some(&token()), Some(quota(1)));
-    let registry = prometheus::Registry::new();
     let api = Api::new(
         guard,
         WaitLimits::default(),
-        Some(registry),
+        Some(crate::telemetry::metrics::Metrics::new([])),
         tokio_util::sync::CancellationToken::new(),
     );
     let router = super::router::health_only(api);

@@ -16,6 +16,7 @@ pub(crate) mod json;
 pub mod ledger_app;
 pub mod limits;
 pub(crate) mod metrics;
+pub(crate) mod observe;
 pub mod prefer;
 pub mod problem;
 pub(crate) mod query;

@@ -6,7 +6,7 @@ use axum::routing::{get, post};
 
 use super::problem::Problem;
 use super::state::Api;
-use super::{access, health, metrics, v1};
+use super::{access, health, metrics, observe, v1};
 
 /// Routes of the roles `all` and `api`.
 pub fn full(api: Api) -> Router {
@@ -31,10 +31,11 @@ pub fn full(api: Api) -> Router {
             "/v1/operations/{operation_id}/retry",
             post(v1::operations_retry::handle),
         );
-    // The last layer is the outermost: authentication, then the limit, then the route.
+    // The last layer is the outermost: counting, then authentication, then the limit, then the route.
     closed(routes, api.clone())
         .layer(from_fn_with_state(api.clone(), access::limit))
-        .layer(from_fn_with_state(api, access::authenticate))
+        .layer(from_fn_with_state(api.clone(), access::authenticate))
+        .layer(from_fn_with_state(api, observe::observe))
 }
 
 /// Routes of the roles `scheduler`, `worker` and `background`. They have nothing that could be limited.

@@ -774,3 +774,23 @@ async fn roles_without_an_api_expose_health_and_metrics_only() {
         assert_eq!(status(target).await, 404, "{target}");
     }
 }
+
+#[tokio::test]
+async fn requests_are_counted_by_operation_and_outcome() {
+    let server = TestServer::start(patient()).await;
+    server.get("/health/live").await;
+    server.get("/v1/capabilities").await;
+    server.get("/v1/nowhere").await;
+    let text = String::from_utf8_lossy(&server.get("/metrics").await.body).into_owned();
+    for (operation, outcome, count) in [
+        ("get_capabilities", "success", 1),
+        ("unmatched", "failure", 1),
+        ("get_capabilities", "failure", 0),
+    ] {
+        let series = format!(
+            "powercontext_server_transport_requests_total{{operation=\"{operation}\",outcome=\"{outcome}\",transport=\"http\"}} {count}"
+        );
+        assert!(text.contains(&series), "{series}");
+    }
+    assert!(!text.contains("/v1/"), "no path is a label");
+}

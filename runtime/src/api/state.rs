@@ -11,6 +11,7 @@ use super::access::Guard;
 use super::app::App;
 use super::prefer::WaitLimits;
 use super::problem::Problem;
+use crate::telemetry::metrics::Metrics;
 
 /// State of the HTTP surface; cheap to clone.
 #[derive(Clone)]
@@ -21,26 +22,21 @@ struct Shared {
     app: RwLock<Option<Arc<dyn App>>>,
     waits: WaitLimits,
     draining: CancellationToken,
-    registry: Option<prometheus::Registry>,
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl Api {
-    /// An unbound surface. Without a registry there is no `/metrics`.
+    /// An unbound surface. Without metrics there is no `/metrics`.
     ///
     /// `draining` is cancelled when the process is asked to end: readiness goes off, and flushes that wait are answered
     /// at once, so that the requests in progress are short ones.
-    pub fn new(
-        guard: Guard,
-        waits: WaitLimits,
-        registry: Option<prometheus::Registry>,
-        draining: CancellationToken,
-    ) -> Self {
+    pub fn new(guard: Guard, waits: WaitLimits, metrics: Option<Arc<Metrics>>, draining: CancellationToken) -> Self {
         Self(Arc::new(Shared {
             guard,
             app: RwLock::new(None),
             waits,
             draining,
-            registry,
+            metrics,
         }))
     }
 
@@ -78,8 +74,8 @@ impl Api {
         &self.0.draining
     }
 
-    /// The metrics to expose.
-    pub fn registry(&self) -> Option<&prometheus::Registry> {
-        self.0.registry.as_ref()
+    /// The metrics to count in and to expose.
+    pub fn metrics(&self) -> Option<&Arc<Metrics>> {
+        self.0.metrics.as_ref()
     }
 }

@@ -31,6 +31,7 @@ use super::router;
 use super::server::{Drained, serve};
 use super::state::Api;
 use crate::rt;
+use crate::telemetry::metrics::Metrics;
 
 /// Longest wait of a test for anything.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -251,10 +252,13 @@ impl TestServer {
 
     pub(crate) async fn guarded(limits: ServerLimits, guard: Guard) -> Self {
         let draining = CancellationToken::new();
-        let registry = prometheus::Registry::new();
+        let metrics = Metrics::new([]);
         let counter = prometheus::IntCounter::new("powercontext_test_total", "A counter.").expect("a valid name");
-        registry.register(Box::new(counter)).expect("the first of its name");
-        let api = Api::new(guard, WaitLimits::default(), Some(registry), draining.clone());
+        metrics
+            .registry()
+            .register(Box::new(counter))
+            .expect("the first of its name");
+        let api = Api::new(guard, WaitLimits::default(), Some(metrics), draining.clone());
         let app = Arc::new(ScriptedApp::default());
         api.bind(app.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -249,6 +249,8 @@ impl Server {
                 "--port",
                 &address.port().to_string(),
             ])
+            // The demonstration's own settings and nothing of the person's: it must look the same everywhere.
+            .env_clear()
             .env("POWERCONTEXT_HOME", &home.0)
             .env("POWERCONTEXT_SERVER_DATABASE_URL", home.0.join("powercontext.db"))
             .env(

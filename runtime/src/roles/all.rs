@@ -33,7 +33,10 @@ use crate::worker::{Inline, KindSettings, LeaseSettings, PROBE_INTERVAL, Provide
 pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), RoleError> {
     let fatal = CancellationToken::new();
     let generator = settings.generation.as_ref().map(generator).transpose()?;
-    let Opened { db, me, lease, held } = open(&settings, fatal.clone()).await?;
+    let Some(opened) = open(&settings, &fatal, &shutdown).await? else {
+        return Ok(());
+    };
+    let Opened { db, me, lease, held } = opened;
     let memory = memory_spec(&settings);
     let metrics = settings.metrics.then(|| Metrics::new([memory.work.kind.as_str()]));
     if let Some(metrics) = &metrics {
@@ -49,7 +52,7 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
     if recovered > 0 {
         tracing::info!(recovered, "work of a process that is gone waits again");
     }
-    let tasks = Tasks::start(&settings, &ledger, memory, generator, metrics.as_deref(), listener);
+    let tasks = Tasks::start(&settings, &ledger, memory, generator, metrics, listener);
     tokio::select! { biased; () = shutdown.cancelled() => {}, () = fatal.cancelled() => {} }
     tasks.stop().await;
     if let Hold::Lease(lease) = held {
@@ -141,7 +144,7 @@ impl Tasks {
         ledger: &Ledger,
         memory: FamilySpec,
         generator: Option<Arc<dyn Generator>>,
-        metrics: Option<&Metrics>,
+        metrics: Option<Arc<Metrics>>,
         listener: TcpListener,
     ) -> Self {
         let draining = CancellationToken::new();
@@ -150,8 +153,7 @@ impl Tasks {
         let worker_settings = worker_settings(settings, &memory, ledger.lease(), provider.clone());
         let families = generator.map(|generator| memory_family(settings, memory.clone(), generator));
         let worker = Worker::new(ledger.clone(), Arc::new(Inline::new(families)), worker_settings);
-        let registry = metrics.map(|metrics| metrics.registry().clone());
-        let api = Api::new(guard(settings), wait_limits(settings), registry, draining.clone());
+        let api = Api::new(guard(settings), wait_limits(settings), metrics, draining.clone());
         api.bind(Arc::new(LedgerApp::new(
             ledger.clone(),
             waiters.clone(),

@@ -45,8 +45,13 @@ pub(crate) fn database_url(location: &DatabaseLocation) -> Result<DatabaseUrl, R
     })
 }
 
-/// Opens the database. `fatal` is raised later if the process stops being the only one.
-pub(super) async fn open(settings: &Settings, fatal: CancellationToken) -> Result<Opened, RoleError> {
+/// Opens the database; `None` when `shutdown` came while another single node was waited for. A migration that has begun is
+/// not interrupted. `fatal` is raised later if the process stops being the only one.
+pub(super) async fn open(
+    settings: &Settings,
+    fatal: &CancellationToken,
+    shutdown: &CancellationToken,
+) -> Result<Option<Opened>, RoleError> {
     let url = database_url(&settings.database.location)?;
     let owner = match &url {
         DatabaseUrl::Sqlite(path) => Some(own(path)?),
@@ -61,10 +66,14 @@ pub(super) async fn open(settings: &Settings, fatal: CancellationToken) -> Resul
         raise_term(&db, &me).await?;
         (Hold::File { _owner: owner }, LeaseTerm::Process)
     } else {
-        let held = single_node::acquire(&db, &me, settings.coordination, fatal).await?;
+        let held = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(None),
+            held = single_node::acquire(&db, &me, settings.coordination, fatal.clone()) => held?,
+        };
         (Hold::Lease(held), LeaseTerm::Timed(settings.worker.lease))
     };
-    Ok(Opened { db, me, lease, held })
+    Ok(Some(Opened { db, me, lease, held }))
 }
 
 fn own(path: &Path) -> Result<FileOwner, RoleError> {
