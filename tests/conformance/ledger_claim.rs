@@ -130,10 +130,8 @@ async fn a_locked_lane_never_slows_fifty_others(kit: &Kit) -> anyhow::Result<()>
     let claimed = claim(&kit.a, 64).await?;
     let took = begun.elapsed();
     assert_eq!(claimed.len(), 50);
-    assert!(
-        took < Duration::from_millis(900),
-        "waited {took:?}, about the lock limit of 1 s"
-    );
+    // Waiting for the lock would have cost its limit of 1 s in each of five runs, and the claim.
+    assert!(took < Duration::from_secs(3), "took {took:?}");
     let row = raw
         .rows(&format!("select status from pc_work_items where lane_key = '{locked}'"))
         .await?;
