@@ -14,7 +14,7 @@ use powercontext_core::ids::WorkId;
 use powercontext_core::lease::Expiry;
 use powercontext_core::work::WorkState;
 
-use crate::ledger::{Claim, Claimed};
+use crate::ledger::{Claim, Claimed, Ended};
 use crate::rt;
 use crate::store::TxError;
 use crate::worker::Worker;
@@ -38,7 +38,7 @@ struct Loop {
     /// Until when a claim whose outcome nobody told us may still commit: its items are ours and nobody runs them.
     adopt_until: Option<Instant>,
     recovered_at: Option<Instant>,
-    ended: (mpsc::Sender<WorkId>, mpsc::Receiver<WorkId>),
+    ended: (mpsc::Sender<(WorkId, Ended)>, mpsc::Receiver<(WorkId, Ended)>),
     cancels: broadcast::Receiver<WorkId>,
 }
 
@@ -69,7 +69,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(id) = state.ended.1.recv() => self.reap(&mut state, id).await,
+                Some((id, ended)) = state.ended.1.recv() => self.reap(&mut state, id, ended).await,
                 signal = state.cancels.recv() => self.cancelled(signal).await,
                 () = work => state.pause = POLL_MIN,
                 () = rt::sleep(pause) => {}
@@ -83,13 +83,19 @@ impl Worker {
         }
     }
 
-    async fn reap(&self, state: &mut Loop, id: WorkId) {
-        self.0.running.remove(id);
+    async fn reap(&self, state: &mut Loop, id: WorkId, ended: Ended) {
+        self.forget(state, id, ended);
         state.pause = POLL_MIN;
         rt::sleep(LINGER).await;
-        while let Ok(id) = state.ended.1.try_recv() {
-            self.0.running.remove(id);
+        while let Ok((id, ended)) = state.ended.1.try_recv() {
+            self.forget(state, id, ended);
         }
+    }
+
+    fn forget(&self, state: &mut Loop, id: WorkId, ended: Ended) {
+        self.0.running.remove(id);
+        // A run whose end could not be written may still be held here, under a lease that no clock ends.
+        state.adopt |= ended == Ended::Lost;
     }
 
     async fn cancelled(&self, signal: Result<WorkId, broadcast::error::RecvError>) {
@@ -199,7 +205,7 @@ impl Worker {
         }
     }
 
-    fn start(&self, claimed: Claimed, before: Instant, ended: &mpsc::Sender<WorkId>) {
+    fn start(&self, claimed: Claimed, before: Instant, ended: &mpsc::Sender<(WorkId, Ended)>) {
         let settings = self
             .0
             .settings
@@ -232,9 +238,9 @@ impl Worker {
         };
         let ended = ended.clone();
         rt::spawn(async move {
-            run.execute().await;
+            let end = run.execute().await;
             // The loop that would hear this may be gone; then nobody counts slots any more.
-            let _ = ended.send(id).await;
+            let _ = ended.send((id, end)).await;
         });
     }
 
@@ -256,7 +262,7 @@ impl Worker {
         while self.0.running.len() > 0 {
             tokio::select! {
                 biased;
-                Some(id) = state.ended.1.recv() => self.0.running.remove(id),
+                Some((id, ended)) = state.ended.1.recv() => self.forget(state, id, ended),
                 signal = state.cancels.recv() => self.cancelled(signal).await,
                 () = rt::sleep_until(until) => return,
             }
