@@ -95,7 +95,9 @@ impl Worker {
     fn forget(&self, state: &mut Loop, id: WorkId, ended: Ended) {
         self.0.running.remove(id);
         // A run whose end could not be written may still be held here, under a lease that no clock ends.
-        state.adopt |= ended == Ended::Lost;
+        if ended == Ended::Lost {
+            state.adopt_until = Some(rt::now() + self.0.ledger.db().settled_after());
+        }
     }
 
     async fn cancelled(&self, signal: Result<WorkId, broadcast::error::RecvError>) {
@@ -186,6 +188,9 @@ impl Worker {
     }
 
     async fn idle_pause(&self, state: &mut Loop) -> Duration {
+        if state.adopt_until.is_some() {
+            return self.0.settings.poll_max;
+        }
         if self.0.settings.lease.is_some() {
             let pause = state.pause;
             state.pause = (state.pause * 2).min(self.0.settings.poll_max.max(POLL_MIN));
