@@ -31,6 +31,9 @@ const IDLE_MAX: Duration = Duration::from_hours(1);
 /// How long runs that were given back may take to say so.
 const RELEASE_MAX: Duration = Duration::from_secs(10);
 
+/// A run that ended, and how.
+type RunEnd = (WorkId, Ended);
+
 /// What the loop remembers from one look to the next.
 struct Loop {
     turn: usize,
@@ -38,7 +41,7 @@ struct Loop {
     /// Until when a claim whose outcome nobody told us may still commit: its items are ours and nobody runs them.
     adopt_until: Option<Instant>,
     recovered_at: Option<Instant>,
-    ended: (mpsc::Sender<(WorkId, Ended)>, mpsc::Receiver<(WorkId, Ended)>),
+    ended: (mpsc::Sender<RunEnd>, mpsc::Receiver<RunEnd>),
     cancels: broadcast::Receiver<WorkId>,
 }
 
@@ -210,7 +213,7 @@ impl Worker {
         }
     }
 
-    fn start(&self, claimed: Claimed, before: Instant, ended: &mpsc::Sender<(WorkId, Ended)>) {
+    fn start(&self, claimed: Claimed, before: Instant, ended: &mpsc::Sender<RunEnd>) {
         let settings = self
             .0
             .settings
