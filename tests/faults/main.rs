@@ -2,3 +2,4 @@
 
 mod commit;
 mod kit;
+mod silence;
