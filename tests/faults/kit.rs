@@ -1,6 +1,7 @@
 //! What the fault suites share: a schema of their own, a proxy before the server, a ledger behind it, the real Memory
 //! family with the deterministic model over HTTP, and questions to the rows that go around the proxy.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use powercontext_core::work::retry::RetryPolicy;
 use powercontext_tests::checker;
 use powercontext_tests::db::TestDb;
 use powercontext_tests::proxy::Proxy;
-use sqlx::mysql::MySqlConnection;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Connection as _, Row as _};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -143,6 +144,16 @@ impl Rig {
         let number = row.try_get(0)?;
         conn.close().await?;
         Ok(number)
+    }
+
+    /// The first column of some rows, past the proxy.
+    pub(crate) async fn keys(&self, sql: &'static str) -> anyhow::Result<BTreeSet<String>> {
+        let mut conn = self.raw().await?;
+        let rows = sqlx::raw_sql(sql).fetch_all(&mut conn).await?;
+        let key = |row: &MySqlRow| Ok(String::from_utf8(row.try_get(0)?)?);
+        let keys = rows.iter().map(key).collect();
+        conn.close().await?;
+        keys
     }
 
     /// A connection of its own past the proxy.

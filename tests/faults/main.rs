@@ -3,3 +3,4 @@
 mod commit;
 mod kit;
 mod silence;
+mod unreachable;
