@@ -39,6 +39,9 @@ where
 
 /// How often a busy transaction is run in all.
 const RUNS_MAX: u32 = 5;
+/// After this time a busy transaction is not run again: clients that wait for it give up at ten seconds, and a file that
+/// another program has kept locked for so long will not be free in a moment.
+const RUN_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 /// How far one run of a transaction has come, seen from outside of its future.
 #[derive(Debug, Default)]
@@ -333,12 +336,13 @@ impl Db {
     {
         // All runs share one deadline, so that no caller waits longer than it, however often the transaction is run.
         let until = rt::now() + self.limits().deadline();
+        let last_start = rt::now() + RUN_AGAIN_WITHIN;
         let mut runs = 1;
         loop {
             let progress = Arc::new(Progress::default());
             let result = self.run_once(name, mode, f, until, &progress).await;
             match &result {
-                Err(error) if progress.may_run_again(error) && runs < RUNS_MAX => {
+                Err(error) if progress.may_run_again(error) && runs < RUNS_MAX && rt::now() < last_start => {
                     tracing::debug!(tx = name.label(), run = runs, error = %error, "a transaction is run again");
                     rt::sleep(Duration::from_millis(u64::from(rt::random() % (10 << runs)))).await;
                     runs += 1;
