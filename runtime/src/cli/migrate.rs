@@ -44,6 +44,7 @@ fn misconfigured(reason: String) -> Report {
         steps: Vec::new(),
         code: Code::BadConfiguration,
         reason: Some(reason),
+        cause: None,
     }
 }
 

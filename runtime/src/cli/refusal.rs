@@ -41,7 +41,7 @@ fn advice(error: &RoleError) -> &'static str {
         RoleError::Owner(OwnerError::Io { .. }) | RoleError::Open(OpenError::Directory) => {
             "let this user write to the folder of the database file, or name another one in POWERCONTEXT_HOME"
         }
-        RoleError::Migration(_) => {
+        RoleError::Migration { cause: None, .. } => {
             "check that the database runs and its settings are right; `powercontext server migrate` tells more, and docs/operations.md what its exit codes mean"
         }
         RoleError::Schema(SchemaFault::Outdated { .. }) => "run `powercontext server migrate`",
@@ -51,6 +51,7 @@ fn advice(error: &RoleError) -> &'static str {
         RoleError::Open(OpenError::Server(_)) => "use OceanBase 4.3.5 or newer in MySQL mode, or a SQLite file",
         RoleError::Open(OpenError::Database(error))
         | RoleError::Database(error)
+        | RoleError::Migration { cause: Some(error), .. }
         | RoleError::Schema(SchemaFault::Database(error)) => database(error),
         RoleError::Listen { .. } => "choose another --host or --port, or stop what listens there",
     }
@@ -63,6 +64,9 @@ fn database(error: &TxError) -> &'static str {
             "check that the database runs and can be reached from here, then start again"
         }
         TxError::Down(Down::DiskFull) => "free space on the disk of the database file; nothing was lost",
+        TxError::Down(Down::NotAFile) => {
+            "let this user read and write the database file and its folder; a folder or a device is no database"
+        }
         TxError::Down(Down::ReadOnly) => "let this user write to the database file and its folder",
         TxError::Down(Down::Damaged) | TxError::Corrupt(_) => {
             "restore the database from a backup; the file is left as it is"

@@ -25,8 +25,13 @@ pub enum RoleError {
     #[error(transparent)]
     Owner(#[from] OwnerError),
     /// The schema could not be brought to what this build works on.
-    #[error("the schema could not be migrated: {0}")]
-    Migration(String),
+    #[error("the schema could not be migrated: {reason}")]
+    Migration {
+        /// Why.
+        reason: String,
+        /// What the database answered, when that is why.
+        cause: Option<TxError>,
+    },
     /// The schema is not what this build works on.
     #[error("the schema is not usable: {0}")]
     Schema(#[from] SchemaFault),

@@ -94,9 +94,10 @@ async fn migrate(url: &DatabaseUrl) -> Result<(), RoleError> {
     let report = migrate::migrate(url, Mode::Apply { wait: MIGRATOR_WAIT }, &mut observer).await;
     match report.code {
         Code::Done => Ok(()),
-        _ => Err(RoleError::Migration(
-            report.reason.unwrap_or_else(|| "no reason was given".to_owned()),
-        )),
+        _ => Err(RoleError::Migration {
+            reason: report.reason.unwrap_or_else(|| "no reason was given".to_owned()),
+            cause: report.cause,
+        }),
     }
 }
 

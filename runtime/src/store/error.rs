@@ -45,7 +45,7 @@ pub enum TxError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// A row lock was not granted in time, or two transactions blocked each other.
-    #[error("a row is locked")]
+    #[error("somebody else holds a lock")]
     Lock,
     /// Every connection of the pool is in use.
     #[error("no free connection")]
@@ -89,6 +89,9 @@ pub enum Down {
     /// No answer within the deadline; the connection was destroyed.
     #[error("no answer within the deadline")]
     Deadline,
+    /// The path of a SQLite database is no file, or none that this user may open.
+    #[error("the database file cannot be opened")]
+    NotAFile,
     /// The disk under the database file is full.
     #[error("the disk is full")]
     DiskFull,
@@ -167,7 +170,7 @@ fn sqlite(code: i64) -> TxError {
         (8, _) => TxError::Down(Down::ReadOnly),
         (13, _) => TxError::Down(Down::DiskFull),
         (11 | 26, _) => TxError::Down(Down::Damaged),
-        (14 | 3 | 23, _) => TxError::Down(Down::Access),
+        (14 | 3 | 23, _) => TxError::Down(Down::NotAFile),
         _ => TxError::Down(Down::Other(code)),
     }
 }

@@ -79,6 +79,9 @@ pub struct Report {
     /// Why it ended so, when it is not done; never holds a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the database answered, when that is why.
+    #[serde(skip)]
+    pub cause: Option<TxError>,
 }
 
 /// What the migrator is doing.
@@ -152,11 +155,23 @@ impl MigrateError {
             Self::Database(error) | Self::Statement { error, .. } => database_code(error),
         }
     }
+
+    fn cause(&self) -> Option<TxError> {
+        match self {
+            Self::Database(error) | Self::Statement { error, .. } => Some(error.clone()),
+            Self::Refused(_)
+            | Self::Different(_)
+            | Self::NotOceanBase
+            | Self::Directory
+            | Self::Busy { .. }
+            | Self::LeaseLost => None,
+        }
+    }
 }
 
 fn database_code(error: &TxError) -> Code {
     match error {
-        TxError::Down(Down::Access | Down::ReadOnly) => Code::BadConfiguration,
+        TxError::Down(Down::Access | Down::NotAFile | Down::ReadOnly) => Code::BadConfiguration,
         TxError::Down(Down::Damaged) | TxError::Corrupt(_) => Code::Refused,
         _ => Code::NotReachable,
     }
@@ -170,10 +185,12 @@ pub async fn migrate(url: &DatabaseUrl, mode: Mode, observer: Observer<'_>) -> R
         steps: Vec::new(),
         code: Code::Done,
         reason: None,
+        cause: None,
     };
     if let Err(error) = run(url, mode, observer, &mut report).await {
         report.code = error.code();
         report.reason = Some(error.to_string());
+        report.cause = error.cause();
     }
     report
 }
@@ -274,6 +291,7 @@ mod tests {
             }],
             code: Code::Done,
             reason: None,
+            cause: None,
         };
         assert_eq!(
             serde_json::to_string(&report).expect("serialisable"),
