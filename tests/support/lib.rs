@@ -5,10 +5,19 @@
 
 pub mod binary;
 pub mod checker;
+pub mod client;
+pub mod clock;
+pub mod database;
 pub mod db;
+pub mod facts;
+pub mod kit;
+pub mod mounts;
 pub mod oceanbase;
+pub mod provider;
 pub mod proxy;
 pub mod raw;
+pub mod server;
+pub mod wait;
 
 /// The seed of a random test: what `POWERCONTEXT_TEST_SEED` says, to replay a failure, or a fresh one.
 ///

@@ -1,0 +1,9 @@
+//! Processes that are killed, stopped, started twice, or given a broken file or clock: what was acknowledged is there
+//! afterwards, once, and every attempt has one end. Real processes, real signals, both engines.
+
+mod clocks;
+mod drain;
+mod files;
+mod kill;
+mod owner;
+mod shipped;
