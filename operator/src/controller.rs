@@ -1,0 +1,4 @@
+//! The pipeline.
+
+pub mod build;
+pub mod validate;

@@ -1,0 +1,15 @@
+//! The operator as a library: the program is `main.rs`, tests reach the parts from here.
+//!
+//! A reconcile is a pipeline of typed steps: dereference (read the secrets and what the roles report), validate, build,
+//! plan, apply, write the status. Only the first and the last two talk to anything; the steps between are pure.
+
+pub mod controller;
+pub mod names;
+pub mod object;
+pub mod plan;
+pub mod quantity;
+
+#[cfg(test)]
+pub(crate) mod golden;
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,0 +1,370 @@
+//! The migration: one deterministic Job a target, and no role of the target before it succeeded.
+//!
+//! The end of an attempt is counted by the Job's uid, and the Job is only taken away once the stored status holds the
+//! count, so an operator that dies in between counts neither twice nor not at all. Success is stored in the status; from
+//! then on the Job may be gone. A refused or misconfigured migration is not repeated, unless what it would be given changed
+//! or a person asks for it.
+
+use k8s_openapi::jiff::Timestamp;
+use powercontext_crds::conditions::{ConditionType, Reason};
+use powercontext_crds::v1alpha1::{MigrationPolicy, SchemaStatus};
+
+use super::conditions::Verdict;
+use super::seen::{JobSeen, JobState, MigrateReport, PodSeen, Trouble};
+use super::{Action, Draft, Gate};
+use crate::controller::build::MIGRATE;
+use crate::names::{APPROVE_MIGRATION, DESIRED_HASH, RETRY_MIGRATION};
+use crate::object::{Key, Kind};
+
+/// How a failed attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// Exit 1.
+    Refused,
+    /// Exit 2.
+    Misconfigured,
+    /// Exit 3.
+    Unreachable,
+    /// Ended by the system, by an unknown code, or without a trace.
+    Lost,
+}
+
+impl Failure {
+    const ALL: [Self; 4] = [Self::Refused, Self::Misconfigured, Self::Unreachable, Self::Lost];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Misconfigured => "misconfigured",
+            Self::Unreachable => "unreachable",
+            Self::Lost => "lost",
+        }
+    }
+
+    fn of(pods: &[&PodSeen]) -> Self {
+        match pods.iter().find_map(|pod| pod.exit.as_ref()) {
+            Some(exit) if exit.by_system => Self::Lost,
+            Some(exit) => match exit.code {
+                1 => Self::Refused,
+                2 => Self::Misconfigured,
+                3 => Self::Unreachable,
+                _ => Self::Lost,
+            },
+            None => Self::Lost,
+        }
+    }
+}
+
+/// Plans the migration's next step.
+pub(super) fn step(draft: &mut Draft<'_>) -> Gate {
+    begin(draft);
+    let gate = decide(draft);
+    let blocked = matches!(&gate, Gate::Closed(Reason::SchemaAhead, _));
+    let (migrated, block) = match &gate {
+        Gate::Open => (
+            Verdict::yes(Reason::MigrationSucceeded, "the schema is the one that the image needs"),
+            Verdict::no(Reason::AsExpected, ""),
+        ),
+        Gate::Closed(reason, message) => (
+            Verdict::no(*reason, message),
+            if blocked {
+                Verdict::yes(Reason::SchemaAhead, message)
+            } else {
+                Verdict::no(Reason::AsExpected, "")
+            },
+        ),
+    };
+    draft.conditions.set(ConditionType::Migrated, migrated);
+    draft.conditions.set(ConditionType::UpgradeBlocked, block);
+    if let Gate::Closed(reason, message) = &gate
+        && matches!(
+            reason,
+            Reason::MigrationRefused
+                | Reason::MigrationMisconfigured
+                | Reason::MigrationFailed
+                | Reason::ImagePullFailed
+                | Reason::PodNotCreated
+                | Reason::SchemaAhead
+        )
+    {
+        draft.trouble(*reason, message.clone());
+    }
+    gate
+}
+
+/// A new target and a person's wish to try again begin a new count.
+fn begin(draft: &mut Draft<'_>) {
+    let deployment = draft.input.deployment;
+    let schema = &mut draft.status.schema;
+    if schema.target_hash.as_ref() != Some(&deployment.target_hash) {
+        *schema = SchemaStatus {
+            target_hash: Some(deployment.target_hash.clone()),
+            job_name: Some(draft.input.objects.migrate.key.name.clone()),
+            completed_hash: schema.completed_hash.take(),
+            revision: schema.revision,
+            retry_token: schema.retry_token.take(),
+            ..SchemaStatus::default()
+        };
+    }
+    let wish = deployment.annotations.get(RETRY_MIGRATION);
+    if wish.is_some() && schema.retry_token.as_ref() != wish {
+        schema.retry_token = wish.cloned();
+        forget_failures(schema);
+    }
+}
+
+/// The Job whose end was counted stays counted, so that it is taken away and not counted again.
+fn forget_failures(schema: &mut SchemaStatus) {
+    schema.attempts = 0;
+    schema.last_failure = None;
+    schema.last_attempt_time = None;
+}
+
+fn decide(draft: &mut Draft<'_>) -> Gate {
+    let deployment = draft.input.deployment;
+    let objects = draft.input.objects;
+    if let Some(closed) = remove_stale(draft, &objects.migrate.key) {
+        return closed;
+    }
+    if draft.status.schema.completed_hash.as_ref() == Some(&deployment.target_hash) {
+        return Gate::Open;
+    }
+    match draft.live(&objects.migrate.key) {
+        None => begin_attempt(draft),
+        Some(live) if !draft.is_ours(live) => {
+            draft.taken(&objects.migrate.key);
+            Gate::Closed(
+                Reason::NameTaken,
+                format!("Job {} is not ours", objects.migrate.key.name),
+            )
+        }
+        Some(live) => follow(draft, JobSeen { live }),
+    }
+}
+
+/// Jobs of other targets go. One that is in the middle of its work is left to finish: two migrators would only wait for
+/// each other, and a step that ran to its end need not run again.
+fn remove_stale(draft: &mut Draft<'_>, current: &Key) -> Option<Gate> {
+    let observed = draft.input.observed;
+    let mut waits = None;
+    for job in observed.jobs(MIGRATE, &draft.input.deployment.uid) {
+        if job.name() == current.name || job.is_leaving() {
+            continue;
+        }
+        if job.state() == JobState::Active && observed.pods_of_job(job.name()).any(|pod| pod.running) {
+            let message = format!("Job {} of an earlier target is still at work", job.name());
+            waits = Some(Gate::Closed(Reason::Migrating, message));
+        } else {
+            draft.actions.push(Action::Delete(key_of(job)));
+        }
+    }
+    waits
+}
+
+fn key_of(job: JobSeen<'_>) -> Key {
+    Key {
+        kind: Kind::Job,
+        name: job.name().to_owned(),
+    }
+}
+
+/// There is no Job: make one, unless something forbids it.
+fn begin_attempt(draft: &mut Draft<'_>) -> Gate {
+    let deployment = draft.input.deployment;
+    if let Some(closed) = given_up(draft) {
+        return closed;
+    }
+    let spec = &deployment.spec.migration;
+    let approved = deployment.annotations.get(APPROVE_MIGRATION) == Some(&deployment.target_hash);
+    if spec.policy == MigrationPolicy::Supervised && !approved {
+        let message = format!(
+            "waits for the annotation {APPROVE_MIGRATION}: {}",
+            deployment.target_hash
+        );
+        return Gate::Closed(Reason::ApprovalRequired, message);
+    }
+    if let Some(closed) = not_yet(draft) {
+        return closed;
+    }
+    let job = draft.input.objects.migrate.clone();
+    let message = format!("Job {} is being made", job.key.name);
+    draft.actions.push(Action::Apply(Box::new(job)));
+    Gate::Closed(Reason::Migrating, message)
+}
+
+fn follow(draft: &mut Draft<'_>, job: JobSeen<'_>) -> Gate {
+    let observed = draft.input.observed;
+    let pods: Vec<&PodSeen> = observed.pods_of_job(job.name()).collect();
+    if job.is_leaving() {
+        return Gate::Closed(Reason::Migrating, format!("Job {} is being removed", job.name()));
+    }
+    let report = pods.iter().find_map(|pod| pod.report.as_ref());
+    match job.state() {
+        JobState::Succeeded => {
+            succeed(draft, report);
+            Gate::Open
+        }
+        JobState::Active => active(draft, job, &pods),
+        JobState::Failed => {
+            let is_stored = draft.input.status.schema.last_job_uid.as_deref() == Some(job.uid());
+            if draft.status.schema.last_job_uid.as_deref() != Some(job.uid()) {
+                count(draft, job, Failure::of(&pods), report);
+            }
+            if is_changed(draft, job) {
+                // What it would be given is not what it failed with.
+                forget_failures(&mut draft.status.schema);
+            }
+            let closed = given_up(draft).or_else(|| not_yet(draft));
+            if closed.is_none() && is_stored {
+                draft.actions.push(Action::Delete(key_of(job)));
+            }
+            closed.unwrap_or_else(|| {
+                Gate::Closed(
+                    Reason::MigrationRetrying,
+                    "the next attempt is being prepared".to_owned(),
+                )
+            })
+        }
+    }
+}
+
+/// A Job that runs, or would like to.
+fn active(draft: &mut Draft<'_>, job: JobSeen<'_>, pods: &[&PodSeen]) -> Gate {
+    let trouble = pods
+        .iter()
+        .find_map(|pod| pod.trouble.as_ref().map(|trouble| (&pod.name, trouble)));
+    if !pods.iter().any(|pod| pod.running) && is_changed(draft, job) {
+        draft.actions.push(Action::Delete(key_of(job)));
+        return Gate::Closed(
+            Reason::Migrating,
+            "the Job is made anew from the changed spec".to_owned(),
+        );
+    }
+    match trouble {
+        None | Some((_, Trouble::Crash { .. })) => {
+            Gate::Closed(Reason::Migrating, format!("Job {} is at work", job.name()))
+        }
+        Some((pod, Trouble::Image { image, reason })) => Gate::Closed(
+            Reason::ImagePullFailed,
+            format!("pod {pod} cannot pull image {image}: {reason}"),
+        ),
+        Some((pod, Trouble::NotCreated { reason })) => {
+            Gate::Closed(Reason::PodNotCreated, format!("pod {pod} does not start: {reason}"))
+        }
+    }
+}
+
+/// Whether the Job was made from other inputs than a new one would be. A Job itself can never be changed.
+fn is_changed(draft: &Draft<'_>, job: JobSeen<'_>) -> bool {
+    let made_from = job.live["metadata"]["annotations"][DESIRED_HASH].as_str();
+    let wanted = draft.input.objects.migrate.manifest["metadata"]["annotations"][DESIRED_HASH].as_str();
+    made_from != wanted
+}
+
+fn succeed(draft: &mut Draft<'_>, report: Option<&MigrateReport>) {
+    let target = draft.input.deployment.target_hash.clone();
+    let schema = &mut draft.status.schema;
+    schema.completed_hash = Some(target);
+    forget_failures(schema);
+    if let Some(report) = report {
+        note(schema, report);
+        schema.revision = Some(report.current.max(report.target));
+    }
+}
+
+fn note(schema: &mut SchemaStatus, report: &MigrateReport) {
+    schema.image_revision = Some(report.target);
+    schema.image_payload_version = report.payload_version;
+    schema.plan = report
+        .steps
+        .iter()
+        .map(|step| {
+            let kind = if step.additive { "additive" } else { "not additive" };
+            format!("{} {} ({kind})", step.revision, step.name)
+        })
+        .collect();
+}
+
+fn count(draft: &mut Draft<'_>, job: JobSeen<'_>, failure: Failure, report: Option<&MigrateReport>) {
+    let now = draft.input.now;
+    let schema = &mut draft.status.schema;
+    schema.attempts += 1;
+    schema.last_job_uid = Some(job.uid().to_owned());
+    schema.last_failure = Some(failure.as_str().to_owned());
+    schema.last_attempt_time = Some(now.to_string());
+    if let Some(report) = report {
+        note(schema, report);
+        if report.current > 0 {
+            schema.revision = Some(report.current);
+        }
+    }
+}
+
+/// Why there will be no further attempt.
+fn given_up(draft: &Draft<'_>) -> Option<Gate> {
+    let schema = &draft.status.schema;
+    let failure = schema.last_failure.as_deref()?;
+    let failure = Failure::ALL.into_iter().find(|one| one.as_str() == failure)?;
+    let retries = draft.input.deployment.spec.migration.retries;
+    let ahead = schema.revision > schema.image_revision && schema.image_revision.is_some();
+    let (reason, message) = match failure {
+        Failure::Refused if ahead => (
+            Reason::SchemaAhead,
+            "the image is older than the oldest that may work on the schema; what runs is left alone (exit 1)"
+                .to_owned(),
+        ),
+        Failure::Refused => (
+            Reason::MigrationRefused,
+            format!("the migrator refused the database (exit 1); its log says why. {AGAIN}"),
+        ),
+        Failure::Misconfigured => (
+            Reason::MigrationMisconfigured,
+            format!("the migrator refused its settings (exit 2); its log says which. {AGAIN}"),
+        ),
+        Failure::Unreachable | Failure::Lost if schema.attempts > retries => (
+            Reason::MigrationFailed,
+            format!(
+                "{} attempts failed, the last as {}. {AGAIN}",
+                schema.attempts,
+                failure.as_str()
+            ),
+        ),
+        Failure::Unreachable | Failure::Lost => return None,
+    };
+    Some(Gate::Closed(reason, message))
+}
+
+const AGAIN: &str = "It is tried again when its inputs change or the annotation powercontext.io/retry-migration does";
+
+/// Whether the gap after the last attempt is not over.
+fn not_yet(draft: &mut Draft<'_>) -> Option<Gate> {
+    let schema = &draft.status.schema;
+    let last: Timestamp = schema.last_attempt_time.as_deref()?.parse().ok()?;
+    let spec = &draft.input.deployment.spec.migration;
+    let gap = gap_seconds(spec.backoff_seconds, spec.backoff_max_seconds, schema.attempts);
+    let left = last.as_second() + gap - draft.input.now.as_second();
+    if left <= 0 {
+        return None;
+    }
+    let message = format!("attempt {} ended; the next begins {gap} s after it", schema.attempts);
+    draft.due_in(left);
+    Some(Gate::Closed(Reason::MigrationRetrying, message))
+}
+
+/// Seconds after that many attempts: doubling up to a bound.
+fn gap_seconds(first: i64, most: i64, attempts: i32) -> i64 {
+    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or_default().min(30);
+    first.saturating_mul(1 << doublings).min(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_double_up_to_their_bound_for_any_number_of_attempts() {
+        let gaps: Vec<_> = (1..=8).map(|attempts| gap_seconds(10, 600, attempts)).collect();
+        assert_eq!(gaps, [10, 20, 40, 80, 160, 320, 600, 600]);
+        assert_eq!(gap_seconds(3600, 86_400, i32::MAX), 86_400);
+    }
+}
