@@ -13,7 +13,8 @@ use powercontext::families::{
     Cancel, Committed, DomainWrite, Family, HostError, Load, Loaded, ProcessorHost, Reserve, Reserved, Search,
     SearchHit,
 };
-use powercontext::inference::openai::{OpenAiChat, OpenAiSettings};
+use powercontext::inference::ClientSettings;
+use powercontext::inference::openai::OpenAiChat;
 use powercontext::ledger::{
     Claim, Claimed, Done, FlushRequest, Flushed, KindSpec, Kinds, LeaseTerm, Ledger, NewSource, capture,
 };
@@ -259,7 +260,7 @@ async fn family(stop: CancellationToken) -> anyhow::Result<Arc<dyn Family>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/v1", listener.local_addr()?);
     rt::spawn(serve(listener, ModelOptions::default(), stop));
-    let generator = OpenAiChat::new(OpenAiSettings::new("dev", url))?;
+    let generator = OpenAiChat::new(ClientSettings::new("dev", url))?;
     let settings = MemorySettings::default();
     Ok(Arc::new(MemoryFamily::new(
         memory::spec(),

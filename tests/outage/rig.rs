@@ -10,7 +10,8 @@ use axum::{Json, Router};
 use powercontext::dev::model::{self, ModelOptions};
 use powercontext::families::Family;
 use powercontext::families::memory::{self, MemoryFamily, MemorySettings};
-use powercontext::inference::openai::{OpenAiChat, OpenAiSettings};
+use powercontext::inference::ClientSettings;
+use powercontext::inference::openai::OpenAiChat;
 use powercontext::inference::readiness::Readiness;
 use powercontext::ledger::{FlushRequest, Flushed, KindSpec, Kinds, LeaseTerm, Ledger, NewSource, capture};
 use powercontext::rt;
@@ -80,7 +81,7 @@ impl Rig {
         let spec = memory::spec();
         let work = KindSpec::memory(RETRY);
         let ledger = Ledger::new(test.db.clone(), Kinds::new([work.clone()]), rt::member_id(), term);
-        let settings = OpenAiSettings::new("dev", format!("http://{address}/v1"));
+        let settings = ClientSettings::new("dev", format!("http://{address}/v1"));
         let generator = Arc::new(OpenAiChat::new(settings)?);
         let readiness = Arc::new(Readiness::new(generator.clone()));
         let kinds = vec![KindSettings {

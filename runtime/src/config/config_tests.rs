@@ -13,7 +13,9 @@ fn sources(env: &[(&str, &str)]) -> Sources {
     let mut variables = BTreeMap::from([("HOME".to_owned(), "/home/u".to_owned())]);
     for (name, value) in env {
         let name = match *name {
-            name @ ("HOME" | "XDG_DATA_HOME" | "POWERCONTEXT_HOME" | "OPENAI_API_KEY") => name.to_owned(),
+            name @ ("HOME" | "XDG_DATA_HOME" | "POWERCONTEXT_HOME" | "OPENAI_API_KEY" | "ANTHROPIC_API_KEY") => {
+                name.to_owned()
+            }
             name => format!("{PREFIX}{name}"),
         };
         variables.insert(name, (*value).to_owned());
@@ -310,32 +312,6 @@ fn what_arrives_with_distributed_roles_says_so() {
         assert_eq!(told.len(), 1);
         assert!(told[0].contains("arrives with distributed roles"), "{told:?}");
     }
-}
-
-#[test]
-fn a_model_needs_a_provider_and_the_default_provider_a_key() {
-    let model = ("INFERENCE_GENERATION_MODEL", "openai-chat:m");
-    let url = ("INFERENCE_GENERATION_BASE_URL", "http://127.0.0.1:1/v1");
-    let s = settings(&[model, url, ("INFERENCE_GENERATION_TIMEOUT_SECONDS", "0.5")]);
-    let generation = s.generation.expect("set");
-    assert_eq!((generation.model.as_str(), generation.base_url.as_str()), ("m", url.1));
-    assert_eq!((generation.timeout, generation.requests_max), (Span::millis(500), 2));
-    assert!(generation.api_key.is_none());
-    let s = settings(&[model, ("OPENAI_API_KEY", "sk-1")]);
-    assert!(!format!("{s:?}").contains("sk-1"));
-    let generation = s.generation.expect("set");
-    assert_eq!(generation.base_url, "https://api.openai.com/v1");
-    assert_eq!(
-        generation.api_key.as_ref().map(ExposeSecret::expose_secret),
-        Some("sk-1")
-    );
-    assert_eq!(refused(&[model]), ["OPENAI_API_KEY"]);
-    assert_eq!(refused(&[model, ("OPENAI_API_KEY", "")]), ["OPENAI_API_KEY"]);
-    assert_eq!(refused(&[url]), ["INFERENCE_GENERATION_BASE_URL"]);
-    assert_eq!(
-        refused(&[("INFERENCE_GENERATION_MODEL", "")]),
-        ["INFERENCE_GENERATION_MODEL"]
-    );
 }
 
 #[test]

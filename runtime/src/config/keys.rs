@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-use super::names::{BaseUrl, DatabaseKind, ExtractionProfile, Folder, Host, Location, LogFormat, Model};
+use super::generation::{BaseUrl, Headers, Model, ModelSettings};
+use super::names::{DatabaseKind, ExtractionProfile, Folder, Host, Location, LogFormat};
 use super::rule::{Flag, Label, Millis, OneOf, Rule, Seconds, Secret, Whole};
 
 /// Prefix of all variables of the server but the few that other programs share.
@@ -210,13 +211,23 @@ keys! {
         /// The model that generates. Without one, work is admitted and waits.
         INFERENCE_GENERATION_MODEL: Model = Model, Unset("no model");
         /// Address of its provider, up to and including the version.
-        INFERENCE_GENERATION_BASE_URL: BaseUrl = BaseUrl, Unset("https://api.openai.com/v1, which needs `OPENAI_API_KEY`");
+        INFERENCE_GENERATION_BASE_URL: BaseUrl = BaseUrl, Unset("https://api.openai.com/v1 or https://api.anthropic.com/v1, which need their key");
+        /// Plain http to a provider on another machine, as inside a cluster: prompts, answers and keys can be read on their way.
+        ALLOW_INSECURE_HTTP: Flag = Flag, Text("false");
+        /// More headers of every request. Secret.
+        INFERENCE_GENERATION_HEADERS: Headers = Headers, Text("{}");
+        /// More members of every request's body, such as `temperature` or `max_tokens`.
+        INFERENCE_GENERATION_MODEL_SETTINGS: ModelSettings = ModelSettings, Text("{}");
+        /// Context window of the model in tokens. A run reads as many Sources as fit into a part of it.
+        INFERENCE_GENERATION_MODEL_CONTEXT_WINDOW_TOKENS: Whole = Whole(1_000..=100_000_000), Text("125000");
         /// Time for one answer, its repair included.
         INFERENCE_GENERATION_TIMEOUT_SECONDS: Millis = Millis(1..=DAY_MS), Text("30");
         /// Most requests for one answer: the first, and repairs of an answer that breaks its contract.
         INFERENCE_GENERATION_MAX_REQUESTS: Whole = Whole(1..=10), Text("2");
-        /// Key of the provider, sent as a bearer token. Secret.
+        /// Key for models of `openai-chat`, sent as a bearer token. Secret.
         OPENAI_API_KEY as "OPENAI_API_KEY": Secret = Secret, Unset("no key");
+        /// Key for models of `anthropic`, sent as `x-api-key`. Secret.
+        ANTHROPIC_API_KEY as "ANTHROPIC_API_KEY": Secret = Secret, Unset("no key");
     }
     "Observation" {
         /// Least severe messages that are logged.

@@ -8,6 +8,7 @@
 mod access;
 mod env_file;
 mod fault;
+mod generation;
 mod keys;
 mod names;
 mod reader;
@@ -20,12 +21,13 @@ use std::path::PathBuf;
 
 pub use access::{AccessSettings, HttpSettings};
 pub use fault::{ConfigFault, Origin};
+pub use generation::{GenerationSettings, Provider};
 pub use keys::PREFIX;
 pub use names::{DatabaseLocation, ExtractionProfile, LogFormat};
 pub use reference::reference;
 pub use settings::{
-    CoordinationSettings, DatabaseSettings, DeploymentSettings, GenerationSettings, LoggingSettings, MemorySettings,
-    OperationsSettings, Settings, WorkerSettings,
+    CoordinationSettings, DatabaseSettings, DeploymentSettings, LoggingSettings, MemorySettings, OperationsSettings,
+    Settings, WorkerSettings,
 };
 
 /// A setting given on the command line.

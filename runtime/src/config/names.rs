@@ -1,4 +1,4 @@
-//! Rules of the settings that name something: an address, a database, a model.
+//! Rules of the settings that name something: an address, a database, a folder.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -128,47 +128,6 @@ impl Rule for Location {
 
 const IN_MEMORY: &str = ":memory:";
 
-/// The model that generates.
-pub(super) struct Model;
-
-/// The provider that this build has a client for.
-const PROVIDER: &str = "openai-chat:";
-const MODEL_CHARS_MAX: usize = 256;
-
-impl Rule for Model {
-    /// The model's name without its provider.
-    type Out = String;
-
-    fn accepted(&self) -> Cow<'static, str> {
-        format!("openai-chat:NAME, the name without blanks and at most {MODEL_CHARS_MAX} characters").into()
-    }
-
-    fn read(&self, text: &str) -> Option<String> {
-        let name = text.strip_prefix(PROVIDER)?;
-        let fits = (1..=MODEL_CHARS_MAX).contains(&name.chars().count());
-        (fits && !name.chars().any(|c| c.is_whitespace() || c.is_control())).then(|| name.to_owned())
-    }
-}
-
-/// Address of a provider.
-pub(super) struct BaseUrl;
-
-impl Rule for BaseUrl {
-    type Out = String;
-
-    fn accepted(&self) -> Cow<'static, str> {
-        "an http or https URL without user, query or fragment".into()
-    }
-
-    fn read(&self, text: &str) -> Option<String> {
-        let url = reqwest::Url::parse(text).ok()?;
-        let plain = url.username().is_empty() && url.password().is_none();
-        let whole = url.query().is_none() && url.fragment().is_none();
-        let good = matches!(url.scheme(), "http" | "https") && url.has_host() && plain && whole;
-        good.then(|| text.to_owned())
-    }
-}
-
 /// A folder.
 pub(super) struct Folder;
 
@@ -244,34 +203,6 @@ mod tests {
                 reason.map_or_else(|| format!("must be {}", Location.accepted()), str::to_owned),
                 "{text:?}"
             );
-        }
-    }
-
-    #[test]
-    fn a_model_names_the_one_provider_there_is() {
-        assert_eq!(Model.read("openai-chat:gpt-x:1"), Some("gpt-x:1".to_owned()));
-        assert!(Model.read(&format!("{PROVIDER}{}", "m".repeat(256))).is_some());
-        for text in ["", "gpt-x", "openai-chat:", "openai:gpt", "openai-chat:a b"] {
-            assert_eq!(Model.read(text), None, "{text:?}");
-        }
-        assert_eq!(Model.read(&format!("{PROVIDER}{}", "m".repeat(257))), None);
-    }
-
-    #[test]
-    fn a_base_url_holds_nothing_secret() {
-        for text in ["http://127.0.0.1:8080/v1", "https://api.example/v1/"] {
-            assert_eq!(BaseUrl.read(text).as_deref(), Some(text));
-        }
-        for text in [
-            "",
-            "api.example",
-            "ftp://h/",
-            "http://u:p@h/",
-            "http://u@h/",
-            "http://h/?k=v",
-            "http://h/#f",
-        ] {
-            assert_eq!(BaseUrl.read(text), None, "{text:?}");
         }
     }
 }

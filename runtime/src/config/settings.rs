@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use powercontext_core::time::Span;
 use powercontext_core::work::retry::RetryPolicy;
-use secrecy::SecretString;
 
 use super::access::{AccessSettings, HttpSettings, reach};
 use super::fault::{ConfigFault, Origin};
+use super::generation::{GenerationSettings, generation};
 use super::keys;
 use super::names::{DatabaseKind, DatabaseLocation, ExtractionProfile, LogFormat};
 use super::reader::{Given, Reader, Refused};
@@ -111,21 +111,6 @@ pub struct MemorySettings {
     pub retry: RetryPolicy,
 }
 
-/// The model that generates.
-#[derive(Debug, Clone)]
-pub struct GenerationSettings {
-    /// Its name at the provider.
-    pub model: String,
-    /// Address of an OpenAI-compatible provider.
-    pub base_url: String,
-    /// Sent as a bearer token, if the provider wants one.
-    pub api_key: Option<SecretString>,
-    /// Time for one answer.
-    pub timeout: Span,
-    /// Most requests for one answer, 1 to 10.
-    pub requests_max: u32,
-}
-
 /// What is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoggingSettings {
@@ -135,8 +120,6 @@ pub struct LoggingSettings {
     pub format: LogFormat,
 }
 
-/// Where requests go when no provider is named.
-const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 /// Name of the SQLite file in the data folder.
 const DATABASE_FILE: &str = "powercontext.db";
 
@@ -349,36 +332,6 @@ fn memory(
             RetryPolicy::UNBOUNDED
         },
     })
-}
-
-fn generation(r: &mut Reader) -> Result<Option<GenerationSettings>, Refused> {
-    let model = r.optional(&keys::INFERENCE_GENERATION_MODEL);
-    let base_url = r.optional(&keys::INFERENCE_GENERATION_BASE_URL);
-    let timeout = r.get(&keys::INFERENCE_GENERATION_TIMEOUT_SECONDS);
-    let requests = r.get(&keys::INFERENCE_GENERATION_MAX_REQUESTS);
-    let api_key = r.optional(&keys::OPENAI_API_KEY);
-    let (model, base_url, api_key) = (model?, base_url?, api_key?);
-    let (timeout, requests_max) = (timeout?.value, requests?.value);
-    let Some(model) = model else {
-        return base_url.map_or(Ok(None), |url| {
-            let reason = format!("is set, but {} is not", keys::INFERENCE_GENERATION_MODEL.name);
-            Err(r.refuse(&keys::INFERENCE_GENERATION_BASE_URL, url.origin, reason))
-        });
-    };
-    if base_url.is_none() && api_key.is_none() {
-        let reason = format!(
-            "must be set for the default provider; for another one set {}",
-            keys::INFERENCE_GENERATION_BASE_URL.name
-        );
-        return Err(r.refuse(&keys::OPENAI_API_KEY, Origin::Default, reason));
-    }
-    Ok(Some(GenerationSettings {
-        model: model.value,
-        base_url: base_url.map_or_else(|| DEFAULT_BASE_URL.to_owned(), |url| url.value),
-        api_key: api_key.map(|key| key.value),
-        timeout,
-        requests_max,
-    }))
 }
 
 fn logging(r: &mut Reader) -> Result<LoggingSettings, Refused> {

@@ -1,7 +1,7 @@
-//! A deterministic model behind the interface of `OpenAI`, for the demonstration, for tests and for a cluster
+//! A deterministic model behind the interfaces of `OpenAI` and Anthropic, for the demonstration, for tests and for a cluster
 //! without a provider.
 //!
-//! It serves `/v1/chat/completions` and `/v1/embeddings`, chooses its answer by the instruction version in the system
+//! It serves `/v1/chat/completions`, `/v1/messages` and `/v1/embeddings`, chooses its answer by the instruction version in the system
 //! message, and cites the evidence ids that it was given. The same request always has the same answer. It can be told to
 //! be slow or to fail, and says at `/requests` how often it was asked. It is no part of a deployment's promises: its accept
 //! loop bounds headers and bodies, and that is all.
@@ -233,6 +233,7 @@ fn router(options: ModelOptions) -> Router {
     });
     Router::new()
         .route("/v1/chat/completions", post(chat))
+        .route("/v1/messages", post(messages))
         .route("/v1/embeddings", post(embeddings))
         .route("/requests", get(requests))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
@@ -250,15 +251,13 @@ async fn requests(State(model): State<Arc<Model>>) -> Json<Value> {
 }
 
 async fn chat(State(model): State<Arc<Model>>, Json(body): Json<Value>) -> Response {
-    if body["max_tokens"] == json!(1) {
-        model.probes.fetch_add(1, Ordering::SeqCst);
-        return respond(model.next_fail(), &completion(&body, "o"));
-    }
-    let fail = model.next_fail();
-    model.chat.fetch_add(1, Ordering::SeqCst);
-    let _in_flight = InFlight::enter(&model.in_flight);
-    rt::sleep(model.options.delay).await;
-    respond(fail, &completion(&body, &answer(&body)))
+    let system = first_message(&body, "system");
+    model.generate(&body, system, completion).await
+}
+
+async fn messages(State(model): State<Arc<Model>>, Json(body): Json<Value>) -> Response {
+    let system = body["system"].as_str().unwrap_or_default();
+    model.generate(&body, system, message).await
 }
 
 async fn embeddings(State(model): State<Arc<Model>>, Json(body): Json<Value>) -> Response {
@@ -273,6 +272,19 @@ async fn embeddings(State(model): State<Arc<Model>>, Json(body): Json<Value>) ->
 }
 
 impl Model {
+    /// Answers one generation or probe in the form of an interface.
+    async fn generate(&self, body: &Value, system: &str, form: fn(&Value, &str) -> Value) -> Response {
+        if body["max_tokens"] == json!(1) {
+            self.probes.fetch_add(1, Ordering::SeqCst);
+            return respond(self.next_fail(), &form(body, "o"));
+        }
+        let fail = self.next_fail();
+        self.chat.fetch_add(1, Ordering::SeqCst);
+        let _in_flight = InFlight::enter(&self.in_flight);
+        rt::sleep(self.options.delay).await;
+        respond(fail, &form(body, &answer(system, first_message(body, "user"))))
+    }
+
     fn next_fail(&self) -> Option<Fail> {
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
         let is_early = self.options.fail_first.is_none_or(|first| number < first);
@@ -281,24 +293,43 @@ impl Model {
     }
 }
 
-/// The text of the answer: chosen by the instruction version that the system message names.
-fn answer(body: &Value) -> String {
-    let content = |role: &str| {
-        let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
-        let message = messages.iter().find(|m| m["role"] == role);
-        message.and_then(|m| m["content"].as_str()).unwrap_or_default()
-    };
-    let input: Value = serde_json::from_str(content("user")).unwrap_or_default();
-    if content("system").contains("powercontext.memory.extract.") {
+fn first_message<'a>(body: &'a Value, role: &str) -> &'a str {
+    let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
+    let message = messages.iter().find(|m| m["role"] == role);
+    message.and_then(|m| m["content"].as_str()).unwrap_or_default()
+}
+
+/// The text of the answer: chosen by the instruction version that the system text names.
+fn answer(system: &str, user: &str) -> String {
+    let input: Value = serde_json::from_str(user).unwrap_or_default();
+    if system.contains("powercontext.memory.extract.") {
         extract::answer(&input).to_string()
     } else {
         "{}".to_owned()
     }
 }
 
+/// Four bytes a token, near enough to be plausible in a usage table.
+fn tokens(body: &Value, text: &str) -> (usize, usize) {
+    let said = body["messages"].to_string().len() + body["system"].as_str().map_or(0, str::len);
+    (said / 4, text.len().div_ceil(4))
+}
+
+fn message(body: &Value, text: &str) -> Value {
+    let (read, written) = tokens(body, text);
+    json!({
+        "id": "msg_dev",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": read, "output_tokens": written},
+    })
+}
+
 fn completion(body: &Value, text: &str) -> Value {
-    // Four bytes a token, near enough to be plausible in a usage table.
-    let (read, written) = (body["messages"].to_string().len() / 4, text.len().div_ceil(4));
+    let (read, written) = tokens(body, text);
     json!({
         "id": "chatcmpl-dev",
         "object": "chat.completion",
@@ -327,11 +358,13 @@ fn respond(fail: Option<Fail>, response: &Value) -> Response {
 /// The response with another answer in it; an embeddings response loses its vectors instead.
 fn with_text(response: &Value, text: &str) -> Value {
     let mut response = response.clone();
-    if let Some(content) = response.pointer_mut("/choices/0/message/content") {
-        *content = Value::from(text);
-    } else {
-        response["data"] = json!([]);
+    for place in ["/choices/0/message/content", "/content/0/text"] {
+        if let Some(content) = response.pointer_mut(place) {
+            *content = Value::from(text);
+            return response;
+        }
     }
+    response["data"] = json!([]);
     response
 }
 

@@ -4,8 +4,14 @@
 //! own check, or one of four errors. What a provider answers otherwise (error bodies, refusals, half replies) is read only as
 //! far as its class and then dropped: it is never kept, logged or shown, because it may repeat the input.
 
+pub mod anthropic;
+mod guard;
 pub mod openai;
 pub mod readiness;
+#[cfg(test)]
+mod testing;
+
+pub use guard::{ClientFault, ClientSettings, RESPONSE_BYTES_MAX};
 
 use async_trait::async_trait;
 use powercontext_core::fail::FailCode;
@@ -38,7 +44,7 @@ pub struct GenerationRequest<'a> {
 }
 
 /// What model calls cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
     /// Requests that were sent.
@@ -47,6 +53,37 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Tokens written, as far as the provider said.
     pub output_tokens: u64,
+    /// Whether every reply said how many tokens were read.
+    pub input_complete: bool,
+    /// Whether every reply said how many tokens were written.
+    pub output_complete: bool,
+}
+
+/// Most tokens that one reply can count for: what a provider claims beyond that is no number of tokens.
+const REPLY_TOKENS_MAX: u64 = 1_000_000_000;
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self {
+            requests: 0,
+            input_tokens: 0,
+            output_tokens: 0,
+            input_complete: true,
+            output_complete: true,
+        }
+    }
+}
+
+impl Usage {
+    /// Counts one reply.
+    fn add(&mut self, input_tokens: Option<u64>, output_tokens: Option<u64>) {
+        let tokens = |said: Option<u64>| said.unwrap_or(0).min(REPLY_TOKENS_MAX);
+        self.requests = self.requests.saturating_add(1);
+        self.input_tokens = self.input_tokens.saturating_add(tokens(input_tokens));
+        self.output_tokens = self.output_tokens.saturating_add(tokens(output_tokens));
+        self.input_complete &= input_tokens.is_some();
+        self.output_complete &= output_tokens.is_some();
+    }
 }
 
 /// An answer that passed its check.

@@ -16,12 +16,13 @@ use crate::api::limits::ServerLimits;
 use crate::api::prefer::WaitLimits;
 use crate::api::state::Api;
 use crate::api::{router, server};
-use crate::config::{ExtractionProfile, GenerationSettings, Settings};
+use crate::config::{ExtractionProfile, GenerationSettings, Provider, Settings};
 use crate::families::memory::{self, MemoryFamily, MemorySettings, Profile};
 use crate::families::{Family, FamilySpec};
-use crate::inference::Generator;
-use crate::inference::openai::{OpenAiChat, OpenAiSettings};
+use crate::inference::anthropic::Anthropic;
+use crate::inference::openai::OpenAiChat;
 use crate::inference::readiness::Readiness;
+use crate::inference::{ClientSettings, Generator};
 use crate::ledger::{KindSpec, Kinds, LeaseTerm, Ledger, Waiters};
 use crate::roles::RoleError;
 use crate::roles::open::{Hold, Opened, open};
@@ -67,13 +68,19 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
 }
 
 fn generator(settings: &GenerationSettings) -> Result<Arc<dyn Generator>, RoleError> {
-    let client = OpenAiChat::new(OpenAiSettings {
+    let client = ClientSettings {
+        allow_insecure_http: settings.allow_insecure_http,
         api_key: settings.api_key.clone(),
+        headers: settings.headers.clone(),
+        model_settings: settings.model_settings.clone(),
         timeout: settings.timeout.as_std(),
         requests_max: settings.requests_max,
-        ..OpenAiSettings::new(settings.model.clone(), settings.base_url.clone())
-    })?;
-    Ok(Arc::new(client))
+        ..ClientSettings::new(settings.model.clone(), settings.base_url.clone())
+    };
+    Ok(match settings.provider {
+        Provider::OpenAiChat => Arc::new(OpenAiChat::new(client)?),
+        Provider::Anthropic => Arc::new(Anthropic::new(client)?),
+    })
 }
 
 fn memory_spec(settings: &Settings) -> FamilySpec {
@@ -90,11 +97,14 @@ fn memory_family(settings: &Settings, spec: FamilySpec, generator: Arc<dyn Gener
         ExtractionProfile::Coding => Profile::Coding,
         ExtractionProfile::Conversation => Profile::Conversation,
     };
-    let window_sources_max = settings.memory.window_sources_max;
+    let context_window_tokens = match &settings.generation {
+        Some(generation) => generation.context_window_tokens,
+        None => MemorySettings::default().context_window_tokens,
+    };
     let memory = MemorySettings {
         profile,
-        window_sources_max,
-        ..MemorySettings::default()
+        window_sources_max: settings.memory.window_sources_max,
+        context_window_tokens,
     };
     Arc::new(MemoryFamily::new(spec, memory, generator))
 }

@@ -10,7 +10,7 @@ mod single_node;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::inference::openai::ClientFault;
+use crate::inference::ClientFault;
 use crate::store::owner::OwnerError;
 use crate::store::schema::SchemaFault;
 use crate::store::{OpenError, TxError, UrlFault};

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::dev::model::{Fail, ModelOptions, serve};
 use crate::families::{Committed, HostError, LoadedSource, Reserve, Reserved, Search, SearchHit};
-use crate::inference::openai::{OpenAiChat, OpenAiSettings};
+use crate::inference::ClientSettings;
+use crate::inference::openai::OpenAiChat;
 
 /// Answers every load with one thing, and remembers what was asked.
 struct OneLoad {
@@ -61,7 +62,7 @@ impl Rig {
         let address = listener.local_addr().expect("bound");
         let stop = CancellationToken::new();
         rt::spawn(serve(listener, options, stop.clone()));
-        let settings = OpenAiSettings::new("dev", format!("http://{address}/v1"));
+        let settings = ClientSettings::new("dev", format!("http://{address}/v1"));
         let generator = Arc::new(OpenAiChat::new(settings).expect("valid settings"));
         Self {
             family: MemoryFamily::new(spec(), MemorySettings::default(), generator),
