@@ -5,13 +5,9 @@ use anyhow::ensure;
 use powercontext::rt;
 use powercontext_tests::database::Database;
 use powercontext_tests::facts;
-use powercontext_tests::provider::Provider;
-use powercontext_tests::server::{Server, Setup};
+use powercontext_tests::kit::{SOON, capture, flush, flush_all, settled};
 
-use powercontext_tests::kit::{AT_ONCE, SOON, capture, flush, flush_all, settled};
-
-const SCOPE: &str = "house";
-const SOURCES: u32 = 3;
+use crate::story::{SCOPE, SOURCES, Story};
 
 powercontext_tests::on_both_databases! {
     killed_before_the_claim_the_item_runs_after_the_restart,
@@ -23,48 +19,6 @@ powercontext_tests::on_both_databases! {
     a_capture_that_was_not_acknowledged_exists_at_most_once,
     a_flush_that_was_not_acknowledged_exists_at_most_once,
     nothing_acknowledged_is_lost_over_many_kills,
-}
-
-/// A server that is killed, and what it leaves to its successor.
-struct Story {
-    database: Database,
-    provider: Provider,
-    setup: Setup,
-}
-
-impl Story {
-    async fn new(database: Database) -> anyhow::Result<Self> {
-        let provider = Provider::start().await?;
-        let setup = Setup::new(&database, &provider);
-        Ok(Self {
-            database,
-            provider,
-            setup,
-        })
-    }
-
-    /// Captures, flushes, kills at the point.
-    async fn killed_at(&self, point: &str) -> anyhow::Result<String> {
-        let server = self.setup.clone().stopping_at(point).start().await?;
-        capture(&server.client, SCOPE, SOURCES).await?;
-        let operation = flush(&server.client, SCOPE).await?;
-        server.reached(point).await?;
-        server.kill().await?;
-        Ok(operation)
-    }
-
-    /// Starts a successor, which ends the operation with these attempts.
-    async fn recovered(&self, operation: &str, outcomes: &[&str]) -> anyhow::Result<Server> {
-        let started = rt::now();
-        let server = self.setup.start().await?;
-        server.client.operation_is(operation, "succeeded", SOON).await?;
-        let took = started.elapsed();
-        ensure!(!self.database.is_sqlite() || took < AT_ONCE, "recovery took {took:?}");
-        let found = facts::outcomes(&self.database, operation).await?;
-        ensure!(found == outcomes, "attempts ended {found:?}");
-        settled(&self.database, &server.client, SCOPE, i64::from(SOURCES)).await?;
-        Ok(server)
-    }
 }
 
 /// A server that stops at the point in the first claim after a capture. One that has nothing to do claims nothing, again

@@ -5,5 +5,7 @@ mod clocks;
 mod drain;
 mod files;
 mod kill;
+mod kill_ends;
 mod owner;
 mod shipped;
+mod story;

@@ -7,3 +7,4 @@ mod faults;
 mod flush;
 mod input;
 mod payloads;
+mod privacy;

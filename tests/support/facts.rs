@@ -105,11 +105,11 @@ pub async fn hold(database: &Database) -> anyhow::Result<()> {
     checker::check(database.url(), BINDING).await
 }
 
-/// Whether any column of any table holds this text, as text or as bytes. The text needs no quoting.
+/// The tables that hold this text in any column, as text or as bytes. The text needs no quoting.
 ///
 /// # Errors
 /// When the database does not answer.
-pub async fn stores(database: &Database, text: &str) -> anyhow::Result<bool> {
+pub async fn tables_with(database: &Database, text: &str) -> anyhow::Result<Vec<String>> {
     let mut raw = database.raw().await?;
     let columns = if database.is_sqlite() {
         "select m.name, c.name from sqlite_schema m join pragma_table_info(m.name) c where m.type = 'table'"
@@ -127,11 +127,12 @@ pub async fn stores(database: &Database, text: &str) -> anyhow::Result<bool> {
         };
         tables.entry(table).or_default().push(holds);
     }
+    let mut found = Vec::new();
     for (table, holds) in tables {
         let sql = format!("select count(*) from {table} where {}", holds.join(" or "));
         if number(database, &sql).await? > 0 {
-            return Ok(true);
+            found.push(table);
         }
     }
-    Ok(false)
+    Ok(found)
 }
