@@ -43,13 +43,22 @@ impl Story {
 
     /// Starts a successor, which ends the operation with these attempts.
     pub(crate) async fn recovered(&self, operation: &str, outcomes: &[&str]) -> anyhow::Result<Server> {
+        self.recovered_either(operation, &[outcomes]).await
+    }
+
+    /// Starts a successor, which ends the operation with attempts of one of these lists: where the killed process may or
+    /// may not have come one step further.
+    pub(crate) async fn recovered_either(&self, operation: &str, either: &[&[&str]]) -> anyhow::Result<Server> {
         let started = rt::now();
         let server = self.setup.start().await?;
         server.client.operation_is(operation, "succeeded", SOON).await?;
         let took = started.elapsed();
         ensure!(!self.database.is_sqlite() || took < AT_ONCE, "recovery took {took:?}");
         let found = facts::outcomes(&self.database, operation).await?;
-        ensure!(found == outcomes, "attempts ended {found:?}");
+        ensure!(
+            either.iter().any(|outcomes| found == *outcomes),
+            "attempts ended {found:?}"
+        );
         settled(&self.database, &server.client, SCOPE, i64::from(SOURCES)).await?;
         Ok(server)
     }
