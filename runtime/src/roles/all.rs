@@ -55,7 +55,7 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
     }
     let tasks = Tasks::start(&settings, &ledger, memory, generator, metrics, listener);
     tokio::select! { biased; () = shutdown.cancelled() => {}, () = fatal.cancelled() => {} }
-    tasks.stop().await;
+    tasks.stop(fatal.is_cancelled()).await;
     if let Hold::Lease(lease) = held {
         lease.release().await;
     }
@@ -190,9 +190,13 @@ impl Tasks {
 
     /// Runs end first. Until the last of them is over requests are served, so that readiness can be seen to be off and
     /// clients are answered while a load balancer takes this process out; then those in progress end, and who waits.
-    async fn stop(self) {
+    /// A process that has lost its place gives nobody a grace: its successor is at work already.
+    async fn stop(self, is_lost: bool) {
         self.draining.cancel();
         self.working.0.cancel();
+        if is_lost {
+            self.working.1.abort();
+        }
         let worked = self.working.1.await;
         self.serving.0.cancel();
         if let Ok(server::Drained::Cut(connections)) = self.serving.1.await {
@@ -200,7 +204,8 @@ impl Tasks {
         }
         self.waiting.0.cancel();
         let waited = self.waiting.1.await;
-        if worked.is_err() || waited.is_err() {
+        let has_panicked = |ended: Result<(), tokio::task::JoinError>| ended.is_err_and(|error| error.is_panic());
+        if has_panicked(worked) || has_panicked(waited) {
             tracing::error!("a task had panicked before the stop");
         }
     }
