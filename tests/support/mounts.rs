@@ -19,12 +19,16 @@ pub fn inside(test: &str) -> anyhow::Result<bool> {
     if crate::env(INSIDE).is_some() {
         return Ok(true);
     }
+    let plain = ["--mount", "--propagation", "private"];
+    // Root may have been denied this, as in most containers; a user namespace may still be granted.
+    let may_mount = Command::new("unshare").args(plain).args(["--", "true"]).output();
     let mut command = Command::new("unshare");
-    if !rustix::process::geteuid().is_root() {
+    if !may_mount.is_ok_and(|output| output.status.success()) {
         command.args(["--user", "--map-root-user"]);
     }
     let output = command
-        .args(["--mount", "--propagation", "private", "--"])
+        .args(plain)
+        .arg("--")
         .arg(std::env::current_exe()?)
         .args(["--exact", test, "--nocapture"])
         .env(INSIDE, "1")

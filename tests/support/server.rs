@@ -219,11 +219,31 @@ impl Server {
     /// # Errors
     /// When it has ended.
     pub fn terminate(&self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Freezes it in place, as a machine does that is paused or swaps.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn freeze(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a frozen one go on.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn thaw(&self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let pid = i32::try_from(self.pid()?)
             .ok()
             .and_then(Pid::from_raw)
             .context("no process id")?;
-        Ok(kill_process(pid, Signal::TERM)?)
+        Ok(kill_process(pid, signal)?)
     }
 
     /// Waits for its end.
