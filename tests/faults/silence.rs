@@ -90,10 +90,14 @@ async fn silence_after_a_commit_was_sent_is_unknown_and_adoption_finds_the_claim
         }
         ensure!(found.is_empty(), "{name}: adopted what was never claimed");
         // The server keeps the silent transaction's locks until its own limit, and a claim passes a locked lane over.
-        found = crate::kit::until("the lane is free again", limits().transaction.as_std() + SLACK * 5, async || {
-            let claimed = rig.ledger.claim(&claim(1)).await?;
-            Ok((!claimed.is_empty()).then_some(claimed))
-        })
+        found = crate::kit::until(
+            "the lane is free again",
+            limits().transaction.as_std() + SLACK * 5,
+            async || {
+                let claimed = rig.ledger.claim(&claim(1)).await?;
+                Ok((!claimed.is_empty()).then_some(claimed))
+            },
+        )
         .await?;
         ensure!(found.len() == 1 && *found[0].held.key() == id, "{name}: not claimed");
         let done = rig.done(&found[0]).await?;

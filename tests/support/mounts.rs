@@ -19,6 +19,7 @@ pub fn inside(test: &str) -> anyhow::Result<bool> {
     if crate::env(INSIDE).is_some() {
         return Ok(true);
     }
+    let folder = tempfile::tempdir()?;
     let plain = ["--mount", "--propagation", "private"];
     // Root may have been denied this, as in most containers; a user namespace may still be granted.
     let may_mount = Command::new("unshare").args(plain).args(["--", "true"]).output();
@@ -32,6 +33,8 @@ pub fn inside(test: &str) -> anyhow::Result<bool> {
         .arg(std::env::current_exe()?)
         .args(["--exact", test, "--nocapture"])
         .env(INSIDE, "1")
+        // A folder with something mounted in it cannot be removed from inside.
+        .env("TMPDIR", folder.path())
         .output()
         .context("unshare (of util-linux) gives a test a mount namespace of its own")?;
     let (out, err) = (
