@@ -18,3 +18,4 @@ mod memory;
 mod rates;
 mod sources;
 mod statements;
+mod usage;

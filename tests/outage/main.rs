@@ -85,6 +85,7 @@ async fn an_outage_over_200_scopes_costs_three_items_an_attempt_and_all_succeed_
     }
     assert!(released > 0, "no failure arrived behind the closed gate");
     assert_eq!(rig.readiness.status().await, ProviderStatus::Ready);
+    assert_eq!(rig.scopes_with_usage().await?, 200, "what the answers cost is added up");
     let asked = model.asked().await?;
     assert!(
         asked <= 200 + u64::from(rig::CONCURRENCY) + 3,
@@ -152,5 +153,20 @@ async fn a_refused_key_fails_three_items_and_not_all_of_them(db: TestDb) -> anyh
     let last = FailCode::ProviderRejected;
     let works = rig.works(&items).await?;
     assert_eq!(count(&works, |work| work.item.state == WorkState::Failed { last }), 3);
+    rig.check().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_succeeds_although_its_cost_cannot_be_added_up() -> anyhow::Result<()> {
+    let rig = Rig::new(TestDb::sqlite().await?).await?;
+    rig.execute("DROP TABLE pc_model_usage_daily").await?;
+    let items = rig.flush_all(3).await?;
+    rig.model(ModelOptions::default());
+    let worker = rig.start();
+    rig.until("all items succeed", async || {
+        Ok(rig.in_state(&items, "succeeded").await? == 3)
+    })
+    .await?;
+    worker.stop().await?;
     rig.check().await
 }

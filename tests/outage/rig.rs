@@ -24,6 +24,7 @@ use powercontext_core::time::Span;
 use powercontext_core::work::retry::RetryPolicy;
 use powercontext_tests::checker;
 use powercontext_tests::db::TestDb;
+use powercontext_tests::raw::Raw;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -194,6 +195,20 @@ impl Rig {
             rt::sleep(LOOK).await;
         }
         Ok(())
+    }
+
+    /// Scopes for which one request is in today's statistics.
+    pub(crate) async fn scopes_with_usage(&self) -> anyhow::Result<usize> {
+        let sql = "SELECT scope_id FROM pc_model_usage_daily
+                   WHERE purpose = 'memory_extraction' AND operation = 'generation'
+                     AND requests = 1 AND input_tokens > 0 AND output_tokens > 0
+                     AND input_complete = 1 AND output_complete = 1";
+        Ok(Raw::connect(self.test.url()).await?.rows(sql).await?.len())
+    }
+
+    /// Runs a statement beside the Worker.
+    pub(crate) async fn execute(&self, sql: &str) -> anyhow::Result<()> {
+        Raw::connect(self.test.url()).await?.execute(sql).await.map(drop)
     }
 
     /// The ledger's rows contradict nothing.

@@ -17,5 +17,6 @@ pub mod rate;
 pub mod refs;
 pub mod supervise;
 pub mod time;
+pub mod usage;
 pub mod window;
 pub mod work;

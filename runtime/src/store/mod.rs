@@ -32,6 +32,7 @@ pub mod sql;
 mod sqlite;
 mod tx;
 mod url;
+pub mod usage;
 pub mod works;
 
 pub use conn::{Dialect, Row, Value};

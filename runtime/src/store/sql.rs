@@ -43,5 +43,6 @@ pub fn all(dialect: Dialect) -> Vec<&'static str> {
     texts.extend(super::artifacts::ArtifactsSql::of(dialect).all());
     texts.extend(super::memory_entries::MemoryEntriesSql::of(dialect).all());
     texts.extend(super::rates::RatesSql::of(dialect).all());
+    texts.extend(super::usage::UsageSql::of(dialect).all());
     texts
 }

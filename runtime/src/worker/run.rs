@@ -9,11 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use powercontext_core::fail::FailCode;
+use powercontext_core::usage::{ModelOperation, Purpose};
 use powercontext_core::work::gate::{self, Ticket, Verdict};
 
 use crate::families;
+use crate::inference::Usage;
 use crate::ledger::{Claimed, Ended, Ledger};
 use crate::rt;
+use crate::store::usage::{self, Spent};
 use crate::store::{FenceLost, TxError};
 use crate::worker::executor::Executor;
 use crate::worker::gate::ProviderGate;
@@ -51,6 +54,10 @@ impl Run {
     /// Runs the item and records its end.
     pub(super) async fn execute(self) -> Ended {
         let end = self.family().await;
+        let usage = match &end {
+            End::Done(done) => done.usage,
+            _ => Usage::default(),
+        };
         let ended = self.record(end).await;
         tracing::info!(
             kind = self.claimed.kind.as_str(),
@@ -59,7 +66,29 @@ impl Run {
             outcome = ended.label(),
             "an attempt ended"
         );
+        self.add_up(usage).await;
         ended
+    }
+
+    /// Adds what the model cost to the statistics, whatever became of its result; never the work's concern.
+    async fn add_up(&self, usage: Usage) {
+        let family = self.ledger.kinds().get(&self.claimed.kind).map(|spec| &spec.family);
+        let Some(purpose) = family.and_then(Purpose::of).filter(|_| usage.requests > 0) else {
+            return;
+        };
+        let spent = Spent {
+            scope: self.claimed.scope.clone(),
+            purpose,
+            operation: ModelOperation::Generation,
+            requests: usage.requests.into(),
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            input_complete: usage.input_complete,
+            output_complete: usage.output_complete,
+        };
+        if let Err(error) = usage::add(self.ledger.db(), spent).await {
+            tracing::warn!(error = error.label(), "the cost of a run is missing in the statistics");
+        }
     }
 
     async fn family(&self) -> End {

@@ -183,10 +183,18 @@ pub const REVISIONS: &[Revision] = &[
             ["1_rate_limit_windows.sql", "2_rate_limit_windows_expiry.sql"]
         ),
     },
+    Revision {
+        number: 5,
+        name: "model_usage",
+        oldest_reader: 3,
+        additive: true,
+        oceanbase: statements!("oceanbase", "0005_model_usage", ["1_model_usage_daily.sql"]),
+        sqlite: statements!("sqlite", "0005_model_usage", ["1_model_usage_daily.sql"]),
+    },
 ];
 
 /// The newest revision this build knows; the schema it works on.
-pub const TARGET: u32 = 4;
+pub const TARGET: u32 = 5;
 
 /// Every statement of a fresh schema, in order.
 pub fn all_statements(dialect: Dialect) -> impl Iterator<Item = &'static Statement> {

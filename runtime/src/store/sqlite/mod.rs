@@ -10,4 +10,5 @@ pub(crate) mod leases;
 pub(crate) mod memory_entries;
 pub(crate) mod rates;
 pub(crate) mod sources;
+pub(crate) mod usage;
 pub(crate) mod works;
