@@ -1,16 +1,22 @@
 //! A COMMIT whose reply never comes, or that never arrives: one effect, no false failure, no orphaned lease.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::ensure;
 use powercontext::families::memory::edit::edit;
 use powercontext::families::memory::read;
 use powercontext::ledger::{Ended, Flushed, capture};
+use powercontext::rt;
 use powercontext::store::TxError;
+use powercontext::worker::{Inline, Worker};
 use powercontext_core::fail::FailCode;
 use powercontext_core::ids::ScopeId;
 use powercontext_core::memory::{Edit, EntryKind, EntryText};
-use powercontext_tests::proxy::{Act, Rule};
+use powercontext_tests::proxy::{Act, At, Rule};
+use tokio_util::sync::CancellationToken;
 
-use crate::kit::{Rig, claim, request, source};
+use crate::kit::{Rig, claim, request, source, until, worker_settings};
 
 /// Both ends that a lost reply can have.
 const CUTS: [Act; 2] = [Act::CutAfter, Act::CutBefore];
@@ -206,6 +212,41 @@ async fn an_edit_whose_commit_is_cut_makes_one_revision() -> anyhow::Result<()> 
         let entries = read::entries(rig.direct.db(), &scope, true).await?;
         ensure!(entries.entries.len() == 1, "{name}: {} entries", entries.entries.len());
         ensure!(entries.entries[0] == changed.entry, "{name}: another entry was told");
+    }
+    rig.check().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_claims_and_finishes_are_cut_runs_every_item_once() -> anyhow::Result<()> {
+    const ITEMS: usize = 24;
+    let rig = Rig::new().await?;
+    let mut items = Vec::with_capacity(ITEMS);
+    for n in 0..ITEMS {
+        items.push(rig.queued(&format!("scope {n}")).await?);
+    }
+    for act in CUTS.into_iter().cycle().take(6) {
+        for (statement, skip) in [("attempts.open", 0), ("attempts.close", 1)] {
+            let at = At::Commit(statement);
+            rig.proxy.arm(Rule { at, act, skip });
+        }
+    }
+    let executor = Arc::new(Inline::new([Arc::clone(&rig.family)]));
+    let worker = Worker::new(rig.ledger.clone(), executor, worker_settings());
+    let stop = CancellationToken::new();
+    let working = rt::spawn({
+        let stop = stop.clone();
+        async move { worker.run(stop).await }
+    });
+    until("every item ends", Duration::from_secs(30), async || {
+        let open = "select count(*) from pc_work_items where status <> 'succeeded'";
+        Ok((rig.number(open.to_owned()).await? == 0).then_some(()))
+    })
+    .await?;
+    stop.cancel();
+    working.await?;
+    acted(&rig)?;
+    for (scope, id) in &items {
+        rig.succeeded_once(scope, *id).await?;
     }
     rig.check().await
 }

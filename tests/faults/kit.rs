@@ -2,6 +2,7 @@
 //! family with the deterministic model over HTTP, and questions to the rows that go around the proxy.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use powercontext::ledger::{
 };
 use powercontext::rt;
 use powercontext::store::{DatabaseUrl, Db, DbLimits};
+use powercontext::worker::{KindSettings, LeaseSettings, WorkerSettings};
 use powercontext_core::ids::{ScopeId, SourceId, SourceType, WorkId};
 use powercontext_core::refs::SourceRef;
 use powercontext_core::time::Span;
@@ -80,7 +82,7 @@ impl Rig {
         };
         let (ledger, direct) = (ledger(&db), ledger(&test.db));
         let model = CancellationToken::new();
-        let family = family(model.clone()).await?;
+        let family = deterministic(model.clone()).await?;
         Ok(Self {
             proxy,
             db,
@@ -241,6 +243,27 @@ pub(crate) fn claim(limit: u32) -> Claim {
     }
 }
 
+/// A Worker of four runs with the shortest lease.
+pub(crate) fn worker_settings() -> WorkerSettings {
+    let length = LEASE.as_std();
+    WorkerSettings {
+        concurrency: 4,
+        kinds: vec![KindSettings {
+            kind: kind().kind,
+            cap: None,
+            timeout: Duration::from_mins(2),
+            needs_model: true,
+        }],
+        poll_max: Duration::from_millis(200),
+        lease: Some(LeaseSettings {
+            length,
+            heartbeat: length / 4,
+        }),
+        grace: Duration::from_secs(1),
+        provider: None,
+    }
+}
+
 /// Waits until something is so.
 pub(crate) async fn until<F, T>(what: &str, longest: Duration, mut is_so: F) -> anyhow::Result<T>
 where
@@ -256,11 +279,19 @@ where
     }
 }
 
-async fn family(stop: CancellationToken) -> anyhow::Result<Arc<dyn Family>> {
+async fn deterministic(stop: CancellationToken) -> anyhow::Result<Arc<dyn Family>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}/v1", listener.local_addr()?);
+    let address = listener.local_addr()?;
     rt::spawn(serve(listener, ModelOptions::default(), stop));
-    let generator = OpenAiChat::new(ClientSettings::new("dev", url))?;
+    family(address, Duration::from_secs(30))
+}
+
+/// The Memory family with a provider at this address; one generation may take so long.
+pub(crate) fn family(provider: SocketAddr, timeout: Duration) -> anyhow::Result<Arc<dyn Family>> {
+    let generator = OpenAiChat::new(ClientSettings {
+        timeout,
+        ..ClientSettings::new("dev", format!("http://{provider}/v1"))
+    })?;
     let settings = MemorySettings::default();
     Ok(Arc::new(MemoryFamily::new(
         memory::spec(),

@@ -2,5 +2,6 @@
 
 mod commit;
 mod kit;
+mod model;
 mod silence;
 mod unreachable;

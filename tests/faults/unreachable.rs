@@ -13,7 +13,7 @@ use powercontext::families::{Cancel, Done, Family, FamilySpec, ProcessorHost};
 use powercontext::ledger::{Flushed, Ledger, capture};
 use powercontext::rt;
 use powercontext::store::Db;
-use powercontext::worker::{Inline, KindSettings, LeaseSettings, Worker, WorkerSettings};
+use powercontext::worker::{Inline, Worker};
 use powercontext_core::fail::FailCode;
 use powercontext_core::ids::{ScopeId, WorkId};
 use powercontext_tests::proxy::Mode;
@@ -21,7 +21,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::kit::{LEASE, Rig, kind, limits, request, source, until};
+use crate::kit::{LEASE, Rig, limits, request, source, until, worker_settings};
 
 /// How long the database is out of reach: longer than a lease, so that every one that runs then is lost.
 const OUTAGE: Duration = Duration::from_secs(7);
@@ -157,26 +157,6 @@ impl Family for Stuck {
     }
 }
 
-fn settings() -> WorkerSettings {
-    let length = LEASE.as_std();
-    WorkerSettings {
-        concurrency: 4,
-        kinds: vec![KindSettings {
-            kind: kind().kind,
-            cap: None,
-            timeout: Duration::from_mins(2),
-            needs_model: true,
-        }],
-        poll_max: Duration::from_millis(200),
-        lease: Some(LeaseSettings {
-            length,
-            heartbeat: length / 4,
-        }),
-        grace: Duration::from_secs(1),
-        provider: None,
-    }
-}
-
 /// What runs while the network breaks.
 struct Running {
     rig: Rig,
@@ -201,7 +181,7 @@ impl Running {
         let worker = Worker::new(
             rig.ledger.clone(),
             Arc::new(Inline::new([Arc::new(family) as _])),
-            settings(),
+            worker_settings(),
         );
         let work = CancellationToken::new();
         let working = rt::spawn({
