@@ -26,9 +26,9 @@ use crate::kit::{LEASE, Rig, limits, request, source, until, worker_settings};
 /// How long the database is out of reach: longer than a lease, so that every one that runs then is lost.
 const OUTAGE: Duration = Duration::from_secs(7);
 /// Longer than the deadline of a transaction, so that silence meets it.
-const SILENCE: Duration = Duration::from_secs(14);
+const SILENCE: Duration = Duration::from_secs(13);
 /// How long things run in peace before it.
-const PEACE: Duration = Duration::from_secs(2);
+const PEACE: Duration = Duration::from_secs(1);
 /// How long all work may take to end once the network has healed: a lease, a retry's delay, the work itself.
 const HEALING: Duration = Duration::from_mins(1);
 /// What a busy machine may add to any limit.
