@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// either be overridden or undo what the spec says.
 pub(crate) const RESERVED_ENV: &[&str] = &[
     "POWERCONTEXT_HOME$",
-    "OPENAI_API_KEY$",
+    "(OPENAI|ANTHROPIC)_API_KEY$",
     "POWERCONTEXT_SERVER_ALLOW_UNAUTHENTICATED_NON_LOOPBACK$",
     "POWERCONTEXT_SERVER_AUTH_",
     "POWERCONTEXT_SERVER_COORDINATION_SCHEDULER_",

@@ -172,7 +172,7 @@ fn numbers_and_variables_of_a_role_are_refused_with_their_reason() {
         ("/spec/worker/pod/extraEnv", env(&["A", "A"]), "duplicate"),
         (
             "/spec/worker/pod/extraEnv",
-            env(&["OPENAI_API_KEY"]),
+            env(&["ANTHROPIC_API_KEY"]),
             "sets this variable itself",
         ),
         (

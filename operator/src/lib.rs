@@ -4,11 +4,18 @@
 //! plan, apply, write the status. Only the first and the last two talk to anything; the steps between are pure.
 
 pub mod controller;
+pub mod error;
+pub mod health;
+pub mod leader;
+pub mod metrics;
 pub mod names;
 pub mod object;
 pub mod plan;
 pub mod quantity;
+pub mod rt;
 
+#[cfg(test)]
+pub(crate) mod fake;
 #[cfg(test)]
 pub(crate) mod golden;
 #[cfg(test)]

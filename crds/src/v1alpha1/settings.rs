@@ -62,6 +62,9 @@ pub enum Provider {
     /// Any server of OpenAI's chat completions.
     #[serde(rename = "openai-chat")]
     OpenAiChat,
+    /// Anthropic's messages.
+    #[serde(rename = "anthropic")]
+    Anthropic,
 }
 
 impl Provider {
@@ -69,6 +72,7 @@ impl Provider {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai-chat",
+            Self::Anthropic => "anthropic",
         }
     }
 }

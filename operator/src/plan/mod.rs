@@ -265,6 +265,25 @@ pub fn refuse(resource: &PowerContextDeployment, invalid: &Invalid, now: Timesta
     }
 }
 
+/// The status after an action that the API server refused.
+pub fn refused(resource: &PowerContextDeployment, plan: &Plan, message: &str, now: Timestamp) -> Status {
+    let old = resource.status.clone().unwrap_or_default();
+    let mut conditions = Conditions::default();
+    for kind in ConditionType::ALL {
+        let verdict = match kind {
+            ConditionType::Degraded => Verdict::yes(Reason::ApplyFailed, message),
+            ConditionType::Ready | ConditionType::Progressing => Verdict::no(Reason::ApplyFailed, message),
+            _ => conditions::kept(&plan.status.conditions, kind).unwrap_or_else(|| Verdict::no(Reason::Waiting, "")),
+        };
+        conditions.set(kind, verdict);
+    }
+    let generation = resource.metadata.generation.unwrap_or_default();
+    Status {
+        conditions: conditions.written(&old.conditions, generation, now),
+        ..plan.status.clone()
+    }
+}
+
 #[cfg(test)]
 #[path = "simulation.rs"]
 mod simulation;

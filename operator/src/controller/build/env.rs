@@ -6,7 +6,7 @@
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{ConfigMapKeySelector, EnvVar, EnvVarSource, ObjectFieldSelector, SecretKeySelector};
-use powercontext_crds::v1alpha1::{ExtraEnv, FamilySpec, Retry, SecretKeyRef, WorkerSpec};
+use powercontext_crds::v1alpha1::{ExtraEnv, FamilySpec, Provider, Retry, SecretKeyRef, WorkerSpec};
 
 use super::HTTP_PORT;
 use crate::controller::validate::{ValidDeployment, ValidPod};
@@ -174,7 +174,11 @@ fn model(env: &mut Env, deployment: &ValidDeployment, pod: &ValidPod) {
     env.maybe("INFERENCE_GENERATION_BASE_URL", generation.base_url.as_ref());
     env.maybe("INFERENCE_GENERATION_TIMEOUT_SECONDS", generation.timeout_seconds);
     env.maybe("INFERENCE_GENERATION_MAX_REQUESTS", generation.max_requests);
-    env.secret("OPENAI_API_KEY", pod.secrets.provider.as_ref());
+    let key = match generation.provider {
+        Provider::OpenAiChat => "OPENAI_API_KEY",
+        Provider::Anthropic => "ANTHROPIC_API_KEY",
+    };
+    env.secret(key, pod.secrets.provider.as_ref());
 }
 
 fn extra(env: &mut Env, extra: &[ExtraEnv]) {

@@ -1,0 +1,123 @@
+//! What is there, from caches that watches keep filled: one watch for each kind and scope.
+//!
+//! The caches hold only objects with the operator's label. So an object that somebody else made under one of our names is
+//! not in them, and before something is made for the first time it is looked up by name.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, LogParams};
+use kube::runtime::reflector::Store;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+
+use super::build::{MIGRATE, Objects};
+use super::validate::ValidDeployment;
+use crate::error::{ReconcileError, Step, at};
+use crate::names::DEPLOYMENT;
+use crate::object::{Key, Kind, owner};
+use crate::plan::seen::MigrateReport;
+use crate::plan::{Observed, PodSeen};
+
+/// Bytes of a log's end in which the migrator's report is looked for.
+const REPORT_BYTES_MAX: i64 = 64 << 10;
+
+/// Filled by watches.
+#[derive(Clone, Default)]
+pub struct Caches {
+    /// Objects by kind. A kind that the cluster does not know has none.
+    pub objects: BTreeMap<Kind, Store<DynamicObject>>,
+    /// Pods.
+    pub pods: Option<Store<Pod>>,
+}
+
+/// How the API server names a kind.
+pub fn api_resource(kind: Kind) -> ApiResource {
+    let (group, version, kind, plural) = kind.names();
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+/// Objects of a kind in a namespace.
+pub fn api(client: &Client, namespace: &str, kind: Kind) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, &api_resource(kind))
+}
+
+impl Caches {
+    /// Everything cached that belongs to a deployment.
+    pub fn of(&self, namespace: &str, deployment: &str) -> Observed {
+        let is_its = |labels: &BTreeMap<String, String>, object_namespace: Option<String>| {
+            object_namespace.as_deref() == Some(namespace)
+                && labels.get(DEPLOYMENT).map(String::as_str) == Some(deployment)
+        };
+        let mut observed = Observed::default();
+        for (kind, store) in &self.objects {
+            for object in store.state_filter(|object| is_its(object.labels(), object.namespace())) {
+                let name = object.name_any();
+                let live = serde_json::to_value(&*object).unwrap_or_default();
+                observed.objects.insert(Key { kind: *kind, name }, live);
+            }
+        }
+        if let Some(pods) = &self.pods {
+            let pods = pods.state_filter(|pod| is_its(pod.labels(), pod.namespace()));
+            observed.pods = pods.iter().map(|pod| PodSeen::from_pod(pod)).collect();
+            observed.pods.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        observed
+    }
+
+    /// Everything that is there, with what must be looked up: objects under our names that we did not make, and the report
+    /// of a migration that has ended.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn observe(
+        &self,
+        client: &Client,
+        deployment: &ValidDeployment,
+        objects: &Objects,
+    ) -> Result<Observed, ReconcileError> {
+        let mut observed = self.of(&deployment.namespace, &deployment.name);
+        let wanted = objects.around.iter().chain(objects.roles.values());
+        let missing: Vec<&Key> = wanted
+            .map(|object| &object.key)
+            .filter(|key| !observed.objects.contains_key(key))
+            .collect();
+        for key in missing {
+            if let Some(live) = look_up(client, &deployment.namespace, key).await? {
+                observed.objects.insert(key.clone(), live);
+            }
+        }
+        report(client, deployment, objects, &mut observed).await;
+        Ok(observed)
+    }
+}
+
+async fn look_up(client: &Client, namespace: &str, key: &Key) -> Result<Option<Value>, ReconcileError> {
+    let found = api(client, namespace, key.kind).get_opt(&key.name).await;
+    let found = found.map_err(at(Step::Observe))?;
+    Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
+}
+
+/// The last line of the migrator's log. A log that is gone takes nothing but the report with it.
+async fn report(client: &Client, deployment: &ValidDeployment, objects: &Objects, observed: &mut Observed) {
+    let Some(job) = observed.objects.get(&objects.migrate.key) else {
+        return;
+    };
+    if owner(job) != Some(deployment.uid.as_str()) {
+        return;
+    }
+    let name = objects.migrate.key.name.as_str();
+    let of_job = |pod: &&mut PodSeen| pod.component == MIGRATE && pod.job.as_deref() == Some(name);
+    let ended = observed.pods.iter_mut().filter(of_job);
+    for pod in ended.filter(|pod| pod.exit.is_some() && pod.report.is_none()) {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &deployment.namespace);
+        let tail = LogParams {
+            tail_lines: Some(1),
+            limit_bytes: Some(REPORT_BYTES_MAX),
+            ..LogParams::default()
+        };
+        if let Ok(text) = pods.logs(&pod.name, &tail).await {
+            pod.report = MigrateReport::from_log(&text);
+        }
+    }
+}

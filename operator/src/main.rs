@@ -1,0 +1,191 @@
+//! The operator: arguments, wiring, shutdown. It exits when it loses the lease, so that two never act at once.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Parser;
+use futures_util::future::join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::{Api, Client, Config};
+use powercontext_operator::controller::Context;
+use powercontext_operator::controller::dereference::Asker;
+use powercontext_operator::controller::watch::Watches;
+use powercontext_operator::health::{self, Readiness};
+use powercontext_operator::leader::Elector;
+use powercontext_operator::metrics::Metrics;
+use powercontext_operator::names::FIELD_MANAGER;
+use powercontext_operator::object::Kind;
+use powercontext_operator::rt;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Brings every PowerContextDeployment to what its spec says.
+#[derive(Debug, Parser)]
+#[command(name = "powercontext-operator", version)]
+struct Arguments {
+    /// A namespace to look after; may be given several times. Without one: the whole cluster.
+    #[arg(long = "namespace", env = "POWERCONTEXT_OPERATOR_NAMESPACES", value_delimiter = ',')]
+    namespaces: Vec<String>,
+    /// Port of health and metrics.
+    #[arg(long, env = "POWERCONTEXT_OPERATOR_PORT", default_value_t = 8080)]
+    port: u16,
+    /// Run without a lease. Only where there is surely one replica.
+    #[arg(long, env = "POWERCONTEXT_OPERATOR_NO_LEADER_ELECTION")]
+    no_leader_election: bool,
+    /// Name of the lease.
+    #[arg(long, env = "POWERCONTEXT_OPERATOR_LEASE", default_value = FIELD_MANAGER)]
+    lease: String,
+    /// Namespace of the operator, and of the lease.
+    #[arg(long, env = "POD_NAMESPACE")]
+    pod_namespace: Option<String>,
+    /// Name of this replica in the lease.
+    #[arg(long, env = "POD_NAME")]
+    pod_name: Option<String>,
+    /// Least severe messages that are logged: error, warn, info, debug or trace.
+    #[arg(long, env = "POWERCONTEXT_OPERATOR_LOG_LEVEL", default_value = "info")]
+    log_level: tracing::Level,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_max_level(arguments.log_level)
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    runtime.block_on(run(arguments))
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    stop_on_signal(stop.clone())?;
+    let metrics = Metrics::new().context("making the metrics")?;
+    let ready = Readiness::default();
+    let listener = health::bind(arguments.port).await.context("opening the port")?;
+    let serving = rt::spawn(health::serve(listener, ready.clone(), metrics.clone(), stop.clone()));
+
+    let config = Config::infer().await.context("finding the API server")?;
+    let client = Client::try_from(config).context("making a client of the API server")?;
+    let namespace = arguments
+        .pod_namespace
+        .clone()
+        .unwrap_or_else(|| client.default_namespace().to_owned());
+    // A replica that waits for the lease is as ready as it can be.
+    ready.set(true);
+    let me = identity(&arguments);
+    let mut elector = Elector::new(
+        Api::<Lease>::namespaced(client.clone(), &namespace),
+        arguments.lease.clone(),
+        me.clone(),
+    );
+    let outcome = if arguments.no_leader_election || elector.acquire(&stop).await {
+        tracing::info!(identity = me, "leading");
+        metrics.leads.set(1);
+        lead(&arguments, &client, &metrics, &ready, &me, (&mut elector, &stop)).await
+    } else {
+        Ok(())
+    };
+    stop.cancel();
+    serving.await.context("serving health and metrics")?;
+    outcome
+}
+
+/// Reconciles until it is asked to stop or loses the lease.
+async fn lead(
+    arguments: &Arguments,
+    client: &Client,
+    metrics: &Metrics,
+    ready: &Readiness,
+    me: &str,
+    (elector, stop): (&mut Elector, &CancellationToken),
+) -> anyhow::Result<()> {
+    let (group, version, ..) = Kind::PodMonitor.names();
+    let with_monitors = client
+        .list_api_group_resources(&format!("{group}/{version}"))
+        .await
+        .is_ok();
+    let scopes: Vec<Option<&str>> = if arguments.namespaces.is_empty() {
+        vec![None]
+    } else {
+        arguments.namespaces.iter().map(|name| Some(name.as_str())).collect()
+    };
+    ready.set(false);
+    let working = CancellationToken::new();
+    let mut work = Vec::new();
+    for scope in scopes {
+        let watches = Watches::new(client, scope, with_monitors);
+        let reporter = Reporter {
+            controller: FIELD_MANAGER.to_owned(),
+            instance: Some(me.to_owned()),
+        };
+        let context = Context::new(
+            client.clone(),
+            watches.caches(),
+            Recorder::new(client.clone(), reporter),
+            Asker::new().context("making a client of the roles")?,
+            metrics.clone(),
+            arguments.pod_namespace.clone(),
+        );
+        let (ready, over) = (ready.clone(), working.clone().cancelled_owned());
+        work.push(rt::spawn(watches.run(Arc::new(context), over, move || ready.set(true))));
+    }
+    let kept = if arguments.no_leader_election {
+        stop.cancelled().await;
+        true
+    } else {
+        // The lease is given back only after the last reconcile has ended.
+        let held = CancellationToken::new();
+        let holding = elector.hold(&held);
+        let ending = async {
+            stop.cancelled().await;
+            working.cancel();
+            join_all(work.drain(..)).await;
+            held.cancel();
+        };
+        let (kept, ()) = tokio::join!(
+            async {
+                let kept = holding.await;
+                if !kept {
+                    // Nothing may be written any more: the process ends with whatever is in flight.
+                    tracing::error!("the lease is lost");
+                    std::process::exit(1);
+                }
+                kept
+            },
+            ending
+        );
+        kept
+    };
+    working.cancel();
+    join_all(work.drain(..)).await;
+    metrics.leads.set(0);
+    anyhow::ensure!(kept, "the lease was lost");
+    Ok(())
+}
+
+/// Another name in every process: the pod's, and the number of the process for a restart in the same pod.
+fn identity(arguments: &Arguments) -> String {
+    let pod = arguments.pod_name.as_deref().unwrap_or(FIELD_MANAGER);
+    format!("{pod}_{}_{}", std::process::id(), rt::time_of_day().as_second())
+}
+
+fn stop_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    rt::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("asked to stop");
+        stop.cancel();
+    });
+    Ok(())
+}
