@@ -163,6 +163,12 @@ fn settings_accept_a_database_exactly_when_the_store_does() {
         "sqlite:///var/lib/pc.db",
         "sqlite://",
         "relative.db",
+        "u:p@h:2881/pc",
+        "mysql:/u:p@h/pc",
+        "sqlite:u:p@h/pc",
+        "/var/lib/u:p@h/pc.db",
+        "./u:p@h/pc.db",
+        "u@h.db",
         " ",
     ] {
         let env = BTreeMap::from([("POWERCONTEXT_SERVER_DATABASE_URL".to_owned(), text.to_owned())]);

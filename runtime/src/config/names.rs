@@ -116,7 +116,7 @@ impl Rule for Location {
             .strip_prefix("sqlite://")
             .or_else(|| text.strip_prefix("sqlite:"))
             .unwrap_or(text);
-        let is_path = !path.trim().is_empty() && !path.contains("://") && path != IN_MEMORY;
+        let is_path = !(path.trim().is_empty() || path.contains("://") || path == IN_MEMORY || has_login(path));
         is_path.then(|| DatabaseLocation::Sqlite(PathBuf::from(path)))
     }
 
@@ -124,6 +124,13 @@ impl Rule for Location {
         text.ends_with(IN_MEMORY)
             .then_some("a database in memory is lost at the end of the process; name a file".into())
     }
+}
+
+/// Whether a text looks like `USER:PASSWORD@HOST` whose scheme was forgotten or misspelt. As the name of a file it would
+/// show the password to everybody who sees the folder, or an error about the file.
+fn has_login(path: &str) -> bool {
+    let login = path.split_once('@').map_or("", |(login, _)| login);
+    login.contains(':') && !path.starts_with(['/', '.'])
 }
 
 const IN_MEMORY: &str = ":memory:";

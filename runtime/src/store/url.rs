@@ -59,8 +59,12 @@ impl DatabaseUrl {
         if path.contains("://") {
             return Err(UrlFault::Scheme);
         }
+        // `USER:PASSWORD@HOST` without its scheme: no password becomes the name of a file.
+        let login = path.split_once('@').map_or("", |(login, _)| login);
         if path.is_empty() {
             Err(UrlFault::Empty)
+        } else if login.contains(':') && !path.starts_with(['/', '.']) {
+            Err(UrlFault::Malformed)
         } else {
             Ok(Self::Sqlite(PathBuf::from(path)))
         }
@@ -112,6 +116,8 @@ mod tests {
             Some(UrlFault::NoDatabase)
         );
         assert_eq!(DatabaseUrl::parse("mysql://u:p@h:x/d").err(), Some(UrlFault::Malformed));
+        assert_eq!(DatabaseUrl::parse("u:p@h:2881/d").err(), Some(UrlFault::Malformed));
+        assert_eq!(DatabaseUrl::parse("mysql:u:p@h/d").err(), Some(UrlFault::Malformed));
         assert_eq!(DatabaseUrl::parse(" ").err(), Some(UrlFault::Empty));
     }
 }
