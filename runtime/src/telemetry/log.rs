@@ -65,7 +65,9 @@ where
             .with_span_list(false)
             .boxed(),
     };
-    tracing_subscriber::registry().with(lines.with_filter(filter(level)))
+    // The filter stands before the registry's only writer, not at it: a filter at a layer keeps its last decision for each
+    // thread, and where a library only asks whether it may log, as the database driver does, the next line of ours is lost.
+    tracing_subscriber::registry().with(filter(level)).with(lines)
 }
 
 /// Sends panics into the log, for the whole process. A panic is told by its place alone: its text may repeat what was
