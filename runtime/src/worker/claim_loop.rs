@@ -246,7 +246,8 @@ impl Worker {
         };
         let ended = ended.clone();
         rt::spawn(async move {
-            let end = run.execute().await;
+            // A panic where the end is written ends this run alone: its item is adopted, as after any end that got lost.
+            let end = rt::spawn(run.execute()).await.unwrap_or(Ended::Lost);
             // The loop that would hear this may be gone; then nobody counts slots any more.
             let _ = ended.send((id, end)).await;
         });
