@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::wait::until;
@@ -67,6 +68,20 @@ impl Client {
         Ok(Self {
             http: reqwest::Client::builder().timeout(REQUEST_MAX).no_proxy().build()?,
             base: format!("http://{address}"),
+        })
+    }
+
+    /// The same client, bearing a token.
+    ///
+    /// # Errors
+    /// When HTTP cannot carry the token.
+    pub fn bearing(self, token: &str) -> anyhow::Result<Self> {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}"))?);
+        let http = reqwest::Client::builder().timeout(REQUEST_MAX).no_proxy();
+        Ok(Self {
+            http: http.default_headers(headers).build()?,
+            ..self
         })
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -54,6 +54,11 @@ pub struct Setup {
 impl Setup {
     /// Servers on this database with this model.
     pub fn new(database: &Database, provider: &Provider) -> Self {
+        Self::asking(database, &provider.base_url())
+    }
+
+    /// Servers on this database with a provider at this address.
+    pub fn asking(database: &Database, base_url: &str) -> Self {
         let mut env: BTreeMap<String, String> = QUICK
             .iter()
             .map(|(key, value)| (format!("{PREFIX}{key}"), (*value).to_owned()))
@@ -68,7 +73,7 @@ impl Setup {
         };
         setup
             .with("DATABASE_URL", database.url())
-            .with("INFERENCE_GENERATION_BASE_URL", &provider.base_url())
+            .with("INFERENCE_GENERATION_BASE_URL", base_url)
     }
 
     /// The same with this setting, named without its prefix.
@@ -99,6 +104,16 @@ impl Setup {
         let mut server = self.spawn().await?;
         server.wait_until_ready().await?;
         Ok(server)
+    }
+
+    /// Runs another command of the program to its end, with these settings.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn run(&self, arguments: &[&str]) -> anyhow::Result<Output> {
+        let mut command = Command::new(binary::server()?);
+        command.args(arguments).env_clear().envs(&self.env).stdin(Stdio::null());
+        command.output().await.context("starting the program")
     }
 
     /// Starts a server and does not wait for anything.
@@ -261,10 +276,19 @@ impl Server {
     ///
     /// # Errors
     /// When it ends otherwise, or not in time; with its log.
-    pub async fn stop(mut self) -> anyhow::Result<()> {
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.stop_and_log().await.map(drop)
+    }
+
+    /// The same; answers all that it has logged.
+    ///
+    /// # Errors
+    /// When it ends otherwise, or not in time; with its log.
+    pub async fn stop_and_log(mut self) -> anyhow::Result<String> {
         self.terminate()?;
         let status = self.ended(END_WITHIN).await?;
-        ensure!(status.success(), "the server ended with {status}:\n{}", self.log());
-        Ok(())
+        let log = self.log();
+        ensure!(status.success(), "the server ended with {status}:\n{log}");
+        Ok(log)
     }
 }

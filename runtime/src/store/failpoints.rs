@@ -1,9 +1,10 @@
-//! Named points of every transaction at which a crash test stops this process until it is killed. No shipped build has
-//! this module.
+//! Named points of every transaction at which a test stops this process until it is killed, or makes it panic. No shipped
+//! build has this module.
 //!
 //! `FAILPOINTS=finish.before_commit,claim.after_commit@/tmp/armed` stops at the first point reached, and at the second
-//! only once the named file exists. A point is the label of a [`TxName`] with `.before_commit` or `.after_commit`; before
-//! the process stops there it says so on standard error, so that a test knows when to kill it.
+//! only while the named file exists. A point is the label of a [`TxName`] with `.before_commit` or `.after_commit`; before
+//! the process stops there it says so on standard error, so that a test knows when to kill it. With `=panic(TEXT)` behind
+//! its name a point panics with that text instead.
 
 use std::path::PathBuf;
 
@@ -26,18 +27,31 @@ pub fn arm() {
             Some((name, file)) => (name, Some(PathBuf::from(file))),
             None => (point, None),
         };
+        let (name, panics_with) = match name.split_once('=') {
+            Some((name, action)) => (name, Some(panic_text(action))),
+            None => (name, None),
+        };
         let is_known = TxName::ALL
             .iter()
             .any(|tx| SUFFIXES.iter().any(|suffix| format!("{}{suffix}", tx.label()) == name));
         assert!(is_known, "{VARIABLE} names no point of a transaction: {name}");
         let reached = format!("failpoint reached {name}");
         let armed = fail::cfg_callback(name, move || {
-            if armed_by.as_ref().is_none_or(|file| file.exists()) {
-                stop(&reached);
+            if armed_by.as_ref().is_some_and(|file| !file.exists()) {
+                return;
+            }
+            match &panics_with {
+                Some(text) => panic!("{text}"),
+                None => stop(&reached),
             }
         });
         armed.expect("a callback has no text that could be wrong");
     }
+}
+
+fn panic_text(action: &str) -> String {
+    let text = action.strip_prefix("panic(").and_then(|text| text.strip_suffix(')'));
+    text.expect("the one action is panic(TEXT)").to_owned()
 }
 
 /// Stops this task for ever and lets the others go on.
