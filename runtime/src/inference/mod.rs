@@ -9,6 +9,7 @@ mod guard;
 pub mod openai;
 pub mod readiness;
 #[cfg(test)]
+#[path = "kit_tests.rs"]
 mod testing;
 
 pub use guard::{ClientFault, ClientSettings, RESPONSE_BYTES_MAX};

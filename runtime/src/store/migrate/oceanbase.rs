@@ -26,6 +26,12 @@ const RENEW_EVERY: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_secs(1);
 /// The table exists: another migrator was faster.
 const TABLE_EXISTS: u16 = 1050;
+/// The table is unknown.
+const TABLE_UNKNOWN: i64 = 1146;
+/// A table that another connection has made is unknown to this one for a moment longer.
+const SEEN_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked for.
+const SEEN_POLL: Duration = Duration::from_millis(50);
 
 const BEGIN: &str = "-- schema_revisions.begin
 INSERT INTO pc_schema_revisions
@@ -62,8 +68,15 @@ pub(super) async fn apply(
 ) -> Result<(), MigrateError> {
     let mut conn = connect_oceanbase(options).await?;
     check_server(&mut conn).await?;
-    bootstrap(&mut conn).await?;
-    let lease = acquire(&mut conn, wait, observer).await?;
+    let give_up = rt::now() + SEEN_WITHIN;
+    let lease = loop {
+        match hold(&mut conn, wait, observer).await {
+            Err(MigrateError::Database(TxError::Down(Down::Other(TABLE_UNKNOWN)))) if rt::now() < give_up => {
+                rt::sleep(SEEN_POLL).await;
+            }
+            held => break held?,
+        }
+    };
     let mut migrator = Migrator {
         conn,
         ddl: Some(connect_oceanbase(options).await?),
@@ -73,6 +86,16 @@ pub(super) async fn apply(
     let result = migrator.steps().await;
     migrator.lease.release(&mut migrator.conn).await;
     result
+}
+
+/// Makes what a migrator needs, and takes the lease.
+async fn hold(
+    conn: &mut MySqlConnection,
+    wait: Span,
+    observer: &mut (dyn FnMut(Progress) + Send),
+) -> Result<MigrationLease, MigrateError> {
+    bootstrap(conn).await?;
+    acquire(conn, wait, observer).await
 }
 
 async fn check_server(conn: &mut MySqlConnection) -> Result<(), MigrateError> {
