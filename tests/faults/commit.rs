@@ -14,9 +14,10 @@ use powercontext_core::fail::FailCode;
 use powercontext_core::ids::ScopeId;
 use powercontext_core::memory::{Edit, EntryKind, EntryText};
 use powercontext_tests::proxy::{Act, At, Rule};
+use powercontext_tests::wait::until;
 use tokio_util::sync::CancellationToken;
 
-use crate::kit::{Rig, claim, request, source, until, worker_settings};
+use crate::kit::{Rig, claim, request, source, worker_settings};
 
 /// Both ends that a lost reply can have.
 const CUTS: [Act; 2] = [Act::CutAfter, Act::CutBefore];

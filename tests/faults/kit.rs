@@ -264,21 +264,6 @@ pub(crate) fn worker_settings() -> WorkerSettings {
     }
 }
 
-/// Waits until something is so.
-pub(crate) async fn until<F, T>(what: &str, longest: Duration, mut is_so: F) -> anyhow::Result<T>
-where
-    F: AsyncFnMut() -> anyhow::Result<Option<T>>,
-{
-    let give_up = rt::now() + longest;
-    loop {
-        if let Some(found) = is_so().await? {
-            return Ok(found);
-        }
-        ensure!(rt::now() < give_up, "not within {longest:?}: {what}");
-        rt::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 async fn deterministic(stop: CancellationToken) -> anyhow::Result<Arc<dyn Family>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -3,5 +3,6 @@
 mod commit;
 mod kit;
 mod model;
+mod process;
 mod silence;
 mod unreachable;

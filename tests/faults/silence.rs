@@ -10,6 +10,7 @@ use powercontext::rt;
 use powercontext::store::{Busy, Down, TxError, TxName};
 use powercontext_core::ids::ScopeId;
 use powercontext_tests::proxy::{Act, At, Mode, Rule};
+use powercontext_tests::wait::until;
 use tokio::sync::Barrier;
 
 use crate::kit::{CONNECTIONS, Rig, claim, limits, source};
@@ -107,7 +108,7 @@ async fn a_frozen_client_keeps_its_locks_no_longer_than_the_transaction_limit() 
     mute(&rig, At::Statement("intents.mark_dirty"), Act::MuteBefore);
     let (db, frozen) = (rig.db.clone(), source(&scope, "frozen")?);
     let frozen = rt::spawn(async move { capture(&db, frozen).await });
-    let started = crate::kit::until("the frozen transaction holds its locks", SLACK, async || {
+    let started = until("the frozen transaction holds its locks", SLACK, async || {
         Ok(rig.proxy.is_disarmed().then(rt::now))
     })
     .await?;

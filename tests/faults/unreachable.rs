@@ -17,11 +17,12 @@ use powercontext::worker::{Inline, Worker};
 use powercontext_core::fail::FailCode;
 use powercontext_core::ids::{ScopeId, WorkId};
 use powercontext_tests::proxy::Mode;
+use powercontext_tests::wait::until;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::kit::{LEASE, Rig, limits, request, source, until, worker_settings};
+use crate::kit::{LEASE, Rig, limits, request, source, worker_settings};
 
 /// How long the database is out of reach: longer than a lease, so that every one that runs then is lost.
 const OUTAGE: Duration = Duration::from_secs(7);

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use powercontext_core::fence::Fence;
 use powercontext_core::ids::MemberId;
 use powercontext_core::lease::{Acquire, Expiry, Held, Seen};
 use powercontext_core::time::{DbTime, Span};
@@ -14,26 +15,27 @@ use crate::config::CoordinationSettings;
 use crate::roles::RoleError;
 use crate::rt;
 use crate::store::leases::{self, LeaseName};
-use crate::store::{Db, TxError, TxName};
+use crate::store::{Db, FenceLost, Tx, TxError, TxName};
 
 /// Longest pause between two looks at a lease that somebody holds.
 const LOOK: Span = Span::seconds(1);
+/// Longest pause before a renewal that failed is tried again.
+const AGAIN: Span = Span::seconds(1);
 
 /// A held and renewed lease.
 pub(super) struct SingleNode {
     db: Db,
-    held: Held<LeaseName>,
     stop: CancellationToken,
-    renewing: JoinHandle<()>,
+    renewing: JoinHandle<Held<LeaseName>>,
 }
 
 impl SingleNode {
     /// Stops renewing and gives the lease back, so that a successor need not wait.
     pub(super) async fn release(self) {
         self.stop.cancel();
-        // It ends by itself now; a panic there was reported by its own hook.
-        let _ = self.renewing.await;
-        let held = Arc::new(self.held);
+        // It ends by itself now; after a panic there, which its own hook has reported, the lease expires.
+        let Ok(held) = self.renewing.await else { return };
+        let held = Arc::new(held);
         let released = self
             .db
             .tx_with(TxName::Lease, &held, |tx, held| Box::pin(leases::release(tx, held)))
@@ -76,10 +78,9 @@ pub(super) async fn acquire(
         }
     };
     let stop = CancellationToken::new();
-    let renewing = rt::spawn(renew(db.clone(), held.clone(), times, sent, stop.clone(), fatal));
+    let renewing = rt::spawn(renew(db.clone(), held, times, sent, stop.clone(), fatal));
     Ok(SingleNode {
         db: db.clone(),
-        held,
         stop,
         renewing,
     })
@@ -103,36 +104,61 @@ fn left(seen: &Seen<LeaseName>, now: DbTime) -> Span {
     }
 }
 
-/// Renews until `stop`. The lease is trusted from before a renewal was sent; when that trust runs out, or the lease is
-/// somebody else's, `fatal` is raised.
+/// Renews until `stop`, and answers the lease as it stands then. While the database is out of reach for longer than the
+/// lease, another process may take it; until somebody has, this one goes on: every write of an item has a fence of its
+/// own. `fatal` is raised when the lease is, or in between was, somebody else's.
 async fn renew(
     db: Db,
-    held: Held<LeaseName>,
+    mut held: Held<LeaseName>,
     times: CoordinationSettings,
     mut sent: Instant,
     stop: CancellationToken,
     fatal: CancellationToken,
-) {
-    let input = Arc::new((held, times.member_ttl));
+) -> Held<LeaseName> {
+    let mut pause = times.member_heartbeat;
+    let mut is_told = false;
     loop {
-        tokio::select! { biased; () = stop.cancelled() => return, () = rt::sleep(times.member_heartbeat.as_std()) => {} }
+        tokio::select! { biased; () = stop.cancelled() => return held, () = rt::sleep(pause.as_std()) => {} }
         let now = rt::now();
-        let renewed = db.tx_with(TxName::Heartbeat, &input, |tx, (held, ttl)| {
-            Box::pin(leases::renew(tx, held, *ttl))
-        });
-        match renewed.await {
-            Ok(_) => sent = now,
+        match extend(&db, &held, times.member_ttl).await {
+            Ok(extended) => {
+                (held, sent, is_told, pause) = (extended, now, false, times.member_heartbeat);
+            }
             Err(TxError::Fenced(_)) => {
                 tracing::error!("the lease of the single node is lost");
-                return fatal.cancel();
+                fatal.cancel();
+                return held;
             }
             Err(error) => {
+                pause = times.member_heartbeat.min(AGAIN);
                 tracing::warn!(error = %error, "the lease of the single node could not be renewed; trying again");
             }
         }
-        if rt::now() >= sent + times.member_ttl.as_std() {
-            tracing::error!("the lease of the single node could not be renewed in time");
-            return fatal.cancel();
+        if !is_told && rt::now() >= sent + times.member_ttl.as_std() {
+            is_told = true;
+            tracing::error!("the lease of the single node has run out; another process may take the database");
         }
+    }
+}
+
+async fn extend(db: &Db, held: &Held<LeaseName>, ttl: Span) -> Result<Held<LeaseName>, TxError> {
+    let input = Arc::new((held.clone(), ttl));
+    db.tx_with(TxName::Heartbeat, &input, |tx, (held, ttl)| {
+        Box::pin(async move {
+            match leases::renew(tx, held, *ttl).await {
+                Err(TxError::Fenced(_)) => retake(tx, held, *ttl).await,
+                renewed => renewed,
+            }
+        })
+    })
+    .await
+}
+
+/// Takes a lease again that ran out, if nobody had it since.
+async fn retake(tx: &mut Tx, held: &Held<LeaseName>, ttl: Span) -> Result<Held<LeaseName>, TxError> {
+    match leases::acquire(tx, *held.key(), held.member(), ttl).await? {
+        Acquire::Won(again) if again.fence() == Fence::after(Some(held.fence())) => Ok(again),
+        // Rolled back with the error: the lease stays whose it is.
+        Acquire::Won(_) | Acquire::Lost(_) => Err(TxError::Fenced(FenceLost::Lease)),
     }
 }
