@@ -349,3 +349,10 @@ fn every_rule_compiles_and_walks_over_limited_lists_only() {
     visit("", schema, &mut rules);
     assert!(rules >= 20, "only {rules} rules were found");
 }
+
+#[test]
+fn the_sample_of_the_documents_is_admitted() {
+    let sample = include_str!("../../docs/examples/deployment.yaml");
+    let object: Value = serde_yaml::from_str(sample).expect("YAML");
+    assert_eq!(refusals(&object, None), Vec::<String>::new());
+}

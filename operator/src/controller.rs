@@ -290,4 +290,4 @@ async fn conclude(
 
 #[cfg(test)]
 #[path = "controller/controller_tests.rs"]
-mod tests;
+pub(crate) mod tests;

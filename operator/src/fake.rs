@@ -6,11 +6,16 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use bytes::Bytes;
+use futures_util::stream;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::testing::merge;
 
@@ -27,6 +32,14 @@ struct State {
     requests: Vec<String>,
     version: u64,
     refused: Option<(String, u16)>,
+    watchers: Vec<(String, UnboundedSender<Bytes>)>,
+}
+
+/// A body that may go on for as long as the server lives.
+type Answer = UnsyncBoxBody<Bytes, Infallible>;
+
+fn whole(value: &Value) -> Answer {
+    Full::new(Bytes::from(value.to_string())).boxed_unsync()
 }
 
 impl FakeApi {
@@ -38,6 +51,7 @@ impl FakeApi {
             async move {
                 let method = request.method().clone();
                 let path = request.uri().path().to_owned();
+                let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
                 let kind = request.headers().get("content-type").cloned();
                 let bytes = request
                     .into_body()
@@ -48,10 +62,13 @@ impl FakeApi {
                 if fake.away.load(Ordering::Relaxed) {
                     std::future::pending::<()>().await;
                 }
+                if watches {
+                    return Ok(Response::new(fake.lock().watch(&path)));
+                }
                 let body = serde_json::from_slice(&bytes).unwrap_or_default();
                 let is_merge = kind.is_some_and(|kind| kind == "application/merge-patch+json");
                 let (status, answer) = fake.lock().answer(&method, &path, body, is_merge);
-                let mut response = Response::new(Body::from(answer.to_string().into_bytes()));
+                let mut response = Response::new(whole(&answer));
                 *response.status_mut() = status;
                 Ok::<_, Infallible>(response)
             }
@@ -89,7 +106,10 @@ impl FakeApi {
 
     /// Removes an object.
     pub(crate) fn remove(&self, path: &str) {
-        self.lock().objects.remove(path);
+        let mut state = self.lock();
+        if let Some(gone) = state.objects.remove(path) {
+            state.tell(path, "DELETED", &gone);
+        }
     }
 
     /// A stored object.
@@ -126,7 +146,43 @@ impl State {
             object["metadata"]["generation"] = 1.into();
         }
         self.objects.insert(path.to_owned(), object.clone());
+        self.tell(path, "MODIFIED", &object);
         object
+    }
+
+    /// Tells those who watch the collection of an object.
+    fn tell(&mut self, path: &str, kind: &str, object: &Value) {
+        let line = Bytes::from(format!("{}\n", json!({ "type": kind, "object": object })));
+        self.watchers
+            .retain(|(collection, watcher)| !is_in(path, collection) || watcher.send(line.clone()).is_ok());
+    }
+
+    /// A watch of a collection. It begins with everything there is, so that nothing is lost since the list.
+    fn watch(&mut self, collection: &str) -> Answer {
+        let (sender, receiver) = unbounded_channel();
+        for (path, object) in &self.objects {
+            if is_in(path, collection) {
+                let line = format!("{}\n", json!({ "type": "MODIFIED", "object": object }));
+                // The receiver is still here.
+                let _ = sender.send(Bytes::from(line));
+            }
+        }
+        self.watchers.push((collection.to_owned(), sender));
+        let frames = stream::unfold(receiver, |mut receiver| async move {
+            let line = receiver.recv().await?;
+            Some((Ok::<_, Infallible>(Frame::data(line)), receiver))
+        });
+        StreamBody::new(frames).boxed_unsync()
+    }
+
+    fn list(&self, collection: &str) -> Value {
+        let items: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|(path, _)| is_in(path, collection))
+            .map(|(_, one)| one)
+            .collect();
+        json!({ "kind": "List", "apiVersion": "v1", "metadata": { "resourceVersion": self.version.to_string() }, "items": items })
     }
 
     fn answer(&mut self, method: &Method, path: &str, body: Value, is_merge: bool) -> (StatusCode, Value) {
@@ -141,6 +197,9 @@ impl State {
         match *method {
             Method::GET => match self.objects.get(object) {
                 Some(found) => (StatusCode::OK, found.clone()),
+                None if COLLECTIONS.iter().any(|plural| object.ends_with(plural)) => {
+                    (StatusCode::OK, self.list(object))
+                }
                 None => refusal(404, "NotFound"),
             },
             Method::POST => {
@@ -181,12 +240,35 @@ impl State {
                 (StatusCode::OK, self.store(object, new))
             }
             Method::DELETE => match self.objects.remove(object) {
-                Some(_) => (StatusCode::OK, status(200, "Success")),
+                Some(gone) => {
+                    self.tell(object, "DELETED", &gone);
+                    (StatusCode::OK, status(200, "Success"))
+                }
                 None => refusal(404, "NotFound"),
             },
             _ => refusal(405, "MethodNotAllowed"),
         }
     }
+}
+
+/// Ends of the paths that name a collection.
+const COLLECTIONS: [&str; 11] = [
+    "/serviceaccounts",
+    "/services",
+    "/deployments",
+    "/jobs",
+    "/poddisruptionbudgets",
+    "/networkpolicies",
+    "/horizontalpodautoscalers",
+    "/ingresses",
+    "/podmonitors",
+    "/pods",
+    "/powercontextdeployments",
+];
+
+fn is_in(path: &str, collection: &str) -> bool {
+    let name = path.strip_prefix(collection).and_then(|rest| rest.strip_prefix('/'));
+    name.is_some_and(|name| !name.contains('/'))
 }
 
 fn status(code: u16, reason: &str) -> Value {

@@ -17,7 +17,7 @@ use kube::Resource as _;
 use powercontext_crds::v1alpha1::PowerContextDeployment;
 
 use super::validate::ValidDeployment;
-pub use job::{MIGRATE, SWITCH_MODE};
+pub use job::{MIGRATE, PLAN, SWITCH_MODE};
 pub use role::replicas;
 
 use crate::names::Role;
@@ -37,6 +37,8 @@ pub struct Objects {
     pub roles: BTreeMap<Role, Object>,
     /// The Job that migrates to the target.
     pub migrate: Object,
+    /// The Job that tells what that migration would do; only where a person approves it.
+    pub plan: Object,
     /// The Job that stores the spec's coordination mode.
     pub switch_mode: Object,
 }
@@ -53,6 +55,7 @@ pub fn build(deployment: &ValidDeployment) -> Objects {
         unwanted,
         roles,
         migrate: job::migrate(deployment),
+        plan: job::plan(deployment),
         switch_mode: job::switch_mode(deployment),
     }
 }

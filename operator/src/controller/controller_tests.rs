@@ -19,7 +19,21 @@ const PATH: &str = "/apis/powercontext.io/v1alpha1/namespaces/default/powerconte
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs/";
 const WORKER: &str = "/apis/apps/v1/namespaces/default/deployments/pc-worker";
 
-/// A fake server with one deployment and its secrets, and an operator's context beside it.
+/// A fake server with one deployment and its secrets.
+pub(crate) fn cluster() -> FakeApi {
+    let fake = FakeApi::default();
+    fake.put(PATH, manifest());
+    for (name, key, value) in [
+        ("pc-database", "url", URL),
+        ("pc-auth", "token", "canary-token"),
+        ("pc-model", "key", "canary-key"),
+    ] {
+        Rig::secret(&fake, name, key, value);
+    }
+    fake
+}
+
+/// A fake server with one deployment, and an operator's context beside it.
 struct Rig {
     fake: FakeApi,
     writers: BTreeMap<Kind, Writer<DynamicObject>>,
@@ -28,15 +42,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let fake = FakeApi::default();
-        fake.put(PATH, manifest());
-        for (name, key, value) in [
-            ("pc-database", "url", URL),
-            ("pc-auth", "token", "canary-token"),
-            ("pc-model", "key", "canary-key"),
-        ] {
-            Self::secret(&fake, name, key, value);
-        }
+        let fake = cluster();
         let mut writers = BTreeMap::new();
         let mut caches = Caches::default();
         for kind in Kind::ALL {

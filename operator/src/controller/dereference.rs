@@ -62,6 +62,7 @@ fn value(secret: Option<&Secret>, key: &str) -> Result<SecretString, SecretFault
 #[derive(Debug, Clone)]
 pub struct Asker {
     client: reqwest::Client,
+    port: u16,
 }
 
 impl Asker {
@@ -76,7 +77,10 @@ impl Asker {
             .connect_timeout(ANSWER)
             .timeout(ANSWER)
             .build()?;
-        Ok(Self { client })
+        Ok(Self {
+            client,
+            port: u16::try_from(HTTP_PORT).unwrap_or_default(),
+        })
     }
 
     /// What the pods report. `all`: the number of runs of each is wanted, else a few of each role are enough.
@@ -91,7 +95,7 @@ impl Asker {
                 *count += 1;
                 all || *count <= PODS_ASKED
             })
-            .filter_map(|pod| Some((pod.name.clone(), url(pod.ip.as_deref()?))))
+            .filter_map(|pod| Some((pod.name.clone(), url(pod.ip.as_deref()?, self.port))))
             .collect();
         let pages = asked.into_iter().map(|(pod, url)| async move {
             let page = self.page(&url, token).await;
@@ -125,19 +129,24 @@ impl Asker {
     }
 }
 
-fn url(ip: &str) -> String {
+fn url(ip: &str, port: u16) -> String {
     if ip.contains(':') {
-        format!("http://[{ip}]:{HTTP_PORT}/metrics")
+        format!("http://[{ip}]:{port}/metrics")
     } else {
-        format!("http://{ip}:{HTTP_PORT}/metrics")
+        format!("http://{ip}:{port}/metrics")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::names::Role;
+    use crate::rt;
 
     #[test]
     fn a_secret_is_there_or_its_key_is_not_or_it_is_no_text() {
@@ -160,7 +169,55 @@ mod tests {
 
     #[test]
     fn an_address_of_either_family_becomes_a_url() {
-        assert_eq!(url("10.0.0.1"), "http://10.0.0.1:8000/metrics");
-        assert_eq!(url("fd00::1"), "http://[fd00::1]:8000/metrics");
+        assert_eq!(url("10.0.0.1", 8000), "http://10.0.0.1:8000/metrics");
+        assert_eq!(url("fd00::1", 8000), "http://[fd00::1]:8000/metrics");
+    }
+
+    /// A role at a loopback address that wants the token and tells one thing.
+    async fn role(ip: &str, port: u16, stop: CancellationToken) -> u16 {
+        let listener = TcpListener::bind((ip, port)).await.expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
+        rt::spawn(async move {
+            while let Some(Ok((mut socket, _))) = stop.run_until_cancelled(listener.accept()).await {
+                let mut head = vec![0; 4096];
+                let read = socket.read(&mut head).await.expect("a request");
+                let head = String::from_utf8_lossy(&head[..read]).to_lowercase();
+                let page = "powercontext_runtime_members{role=\"api\",build=\"b\"} 2\n";
+                let answer = if head.contains("authorization: bearer canary-token") {
+                    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{page}", page.len())
+                } else {
+                    "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_owned()
+                };
+                socket.write_all(answer.as_bytes()).await.expect("an answer");
+            }
+        });
+        port
+    }
+
+    #[tokio::test]
+    async fn roles_are_asked_with_the_token_and_one_that_is_silent_costs_two_seconds() {
+        let stop = CancellationToken::new();
+        let port = role("127.0.0.1", 0, stop.clone()).await;
+        // It accepts and never says a word.
+        let silent = TcpListener::bind(("127.0.0.2", port)).await.expect("a free port");
+        let pods = ["127.0.0.2", "127.0.0.1"].map(|ip| PodSeen {
+            name: ip.to_owned(),
+            component: "api".to_owned(),
+            ip: Some(ip.to_owned()),
+            running: true,
+            ..PodSeen::default()
+        });
+        let mut asker = Asker::new().expect("a client");
+        asker.port = port;
+        let token = crate::testing::reference("pc-auth", "token");
+        let read = crate::testing::secrets();
+        let began = rt::now();
+        let facts = asker.ask(&pods, &read, Some(&token), false).await;
+        assert!(began.elapsed() < ANSWER * 2);
+        assert_eq!(facts.members_of(Role::Api, "b"), Some(2));
+        let nobody = asker.ask(&pods[1..], &read, None, false).await;
+        assert_eq!(nobody.members, None);
+        drop(silent);
+        stop.cancel();
     }
 }

@@ -11,7 +11,7 @@ use kube::runtime::reflector::Store;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 
-use super::build::{MIGRATE, Objects};
+use super::build::Objects;
 use super::validate::ValidDeployment;
 use crate::error::{ReconcileError, Step, at};
 use crate::names::DEPLOYMENT;
@@ -98,17 +98,15 @@ async fn look_up(client: &Client, namespace: &str, key: &Key) -> Result<Option<V
     Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
 }
 
-/// The last line of the migrator's log. A log that is gone takes nothing but the report with it.
+/// The last line of a migrator's log. A log that is gone takes nothing but the report with it.
 async fn report(client: &Client, deployment: &ValidDeployment, objects: &Objects, observed: &mut Observed) {
-    let Some(job) = observed.objects.get(&objects.migrate.key) else {
-        return;
-    };
-    if owner(job) != Some(deployment.uid.as_str()) {
-        return;
-    }
-    let name = objects.migrate.key.name.as_str();
-    let of_job = |pod: &&mut PodSeen| pod.component == MIGRATE && pod.job.as_deref() == Some(name);
-    let ended = observed.pods.iter_mut().filter(of_job);
+    let jobs: Vec<&str> = [&objects.migrate.key, &objects.plan.key]
+        .into_iter()
+        .filter(|key| observed.objects.get(key).and_then(owner) == Some(deployment.uid.as_str()))
+        .map(|key| key.name.as_str())
+        .collect();
+    let is_its = |pod: &&mut PodSeen| pod.job.as_deref().is_some_and(|job| jobs.contains(&job));
+    let ended = observed.pods.iter_mut().filter(is_its);
     for pod in ended.filter(|pod| pod.exit.is_some() && pod.report.is_none()) {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &deployment.namespace);
         let tail = LogParams {

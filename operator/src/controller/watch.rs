@@ -171,3 +171,7 @@ where
     });
     (store, woken.boxed())
 }
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

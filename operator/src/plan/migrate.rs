@@ -12,7 +12,7 @@ use powercontext_crds::v1alpha1::{MigrationPolicy, SchemaStatus};
 use super::conditions::Verdict;
 use super::seen::{JobSeen, JobState, MigrateReport, PodSeen, Trouble};
 use super::{Action, Draft, Gate};
-use crate::controller::build::MIGRATE;
+use crate::controller::build::{MIGRATE, PLAN};
 use crate::names::{APPROVE_MIGRATION, DESIRED_HASH, RETRY_MIGRATION};
 use crate::object::{Key, Kind};
 
@@ -58,6 +58,7 @@ impl Failure {
 /// Plans the migration's next step.
 pub(super) fn step(draft: &mut Draft<'_>) -> Gate {
     begin(draft);
+    remove_plans(draft);
     let gate = decide(draft);
     let blocked = matches!(&gate, Gate::Closed(Reason::SchemaAhead, _));
     let (migrated, block) = match &gate {
@@ -168,19 +169,22 @@ fn key_of(job: JobSeen<'_>) -> Key {
     }
 }
 
+/// Whether the migration may begin as far as people are concerned.
+fn is_approved(draft: &Draft<'_>) -> bool {
+    let deployment = draft.input.deployment;
+    deployment.spec.migration.policy == MigrationPolicy::Auto
+        || deployment.annotations.get(APPROVE_MIGRATION) == Some(&deployment.target_hash)
+}
+
 /// There is no Job: make one, unless something forbids it.
 fn begin_attempt(draft: &mut Draft<'_>) -> Gate {
-    let deployment = draft.input.deployment;
     if let Some(closed) = given_up(draft) {
         return closed;
     }
-    let spec = &deployment.spec.migration;
-    let approved = deployment.annotations.get(APPROVE_MIGRATION) == Some(&deployment.target_hash);
-    if spec.policy == MigrationPolicy::Supervised && !approved {
-        let message = format!(
-            "waits for the annotation {APPROVE_MIGRATION}: {}",
-            deployment.target_hash
-        );
+    if !is_approved(draft) {
+        let plan = look_ahead(draft);
+        let target = &draft.input.deployment.target_hash;
+        let message = format!("{plan}; waits for the annotation {APPROVE_MIGRATION}: {target}");
         return Gate::Closed(Reason::ApprovalRequired, message);
     }
     if let Some(closed) = not_yet(draft) {
@@ -190,6 +194,50 @@ fn begin_attempt(draft: &mut Draft<'_>) -> Gate {
     let message = format!("Job {} is being made", job.key.name);
     draft.actions.push(Action::Apply(Box::new(job)));
     Gate::Closed(Reason::Migrating, message)
+}
+
+/// What the person who approves should know: a Job asks the migrator for its plan, which changes nothing.
+fn look_ahead(draft: &mut Draft<'_>) -> &'static str {
+    const TOLD: &str = "the plan is in status.schema.plan";
+    const ASKED: &str = "the plan is being made";
+    const NONE: &str = "the plan could not be made; the log of its Job says why";
+    if draft.status.schema.image_revision.is_some() {
+        return TOLD;
+    }
+    let job = &draft.input.objects.plan;
+    let Some(live) = draft.live(&job.key) else {
+        draft.actions.push(Action::Apply(Box::new(job.clone())));
+        return ASKED;
+    };
+    if !draft.is_ours(live) {
+        draft.taken(&job.key);
+        return NONE;
+    }
+    if (JobSeen { live }).state() == JobState::Active {
+        return ASKED;
+    }
+    let observed = draft.input.observed;
+    let report = observed.pods_of_job(&job.key.name).find_map(|pod| pod.report.as_ref());
+    let Some(report) = report else { return NONE };
+    let schema = &mut draft.status.schema;
+    note(schema, report);
+    schema.revision = Some(report.current);
+    TOLD
+}
+
+/// Plans that are stored, or of another target, or no longer waited for.
+fn remove_plans(draft: &mut Draft<'_>) {
+    let stored = &draft.input.status.schema;
+    let current = &draft.input.objects.plan.key.name;
+    let is_stored = stored.image_revision.is_some() && stored.target_hash == draft.status.schema.target_hash;
+    let is_waited_for = !is_stored && !is_approved(draft);
+    let observed = draft.input.observed;
+    for job in observed.jobs(PLAN, &draft.input.deployment.uid) {
+        let is_wanted = is_waited_for && job.name() == current;
+        if !job.is_leaving() && !is_wanted {
+            draft.actions.push(Action::Delete(key_of(job)));
+        }
+    }
 }
 
 fn follow(draft: &mut Draft<'_>, job: JobSeen<'_>) -> Gate {

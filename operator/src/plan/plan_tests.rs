@@ -28,7 +28,9 @@ fn order(cluster: &Cluster) -> Vec<String> {
         .filter(|line| line.contains(" Job ") || line.contains(" Deployment "));
     interesting
         .map(|line| {
-            let cut = line.find("-migrate-").or_else(|| line.find("-switch-mode-"));
+            let cut = ["-migrate-", "-plan-", "-switch-mode-"]
+                .iter()
+                .find_map(|part| line.find(part));
             let end = cut.map_or(line.len(), |at| at + line[at + 1..].rfind('-').unwrap_or_default() + 1);
             line[..end].replace("pc-", "")
         })
@@ -209,23 +211,43 @@ fn a_refused_migration_begins_again_when_its_inputs_change() {
 }
 
 #[test]
-fn a_supervised_migration_waits_for_the_approval_of_its_target() {
+fn a_supervised_migration_tells_its_plan_and_waits_for_the_approval_of_its_target() {
     let mut cluster = Cluster::new(&json!({ "migration": { "policy": "Supervised" } }));
-    cluster.pass();
-    cluster.kubelet();
-    cluster.pass();
+    cluster.foreseen = Some(report(1, 2));
+    for _ in 0..4 {
+        cluster.pass();
+        cluster.kubelet();
+    }
     assert_eq!(cluster.condition("Migrated"), no("ApprovalRequired"));
-    assert_eq!(order(&cluster), Vec::<String>::new());
+    assert_eq!(cluster.status.schema.plan, ["2 step (additive)"]);
+    assert_eq!(order(&cluster), ["apply Job plan", "delete Job plan"]);
+    cluster.history.clear();
     cluster.annotate(APPROVE_MIGRATION, "0000000000000000");
     cluster.pass();
     assert_eq!(order(&cluster), Vec::<String>::new());
     let target = cluster.status.schema.target_hash.clone().expect("a target");
     cluster.annotate(APPROVE_MIGRATION, &target);
+    cluster.outcomes.push_back(Outcome::Exit(0, Some(report(1, 2))));
     cluster.settle();
     assert_eq!(cluster.condition("Ready"), yes("Complete"));
     cluster.edit(&json!({ "image": NEW }));
     cluster.pass();
     assert_eq!(cluster.condition("Migrated"), no("ApprovalRequired"));
+    assert_eq!(cluster.status.schema.plan, Vec::<String>::new());
+}
+
+#[test]
+fn a_plan_that_cannot_be_made_is_told_and_keeps_nobody_from_approving() {
+    let mut cluster = Cluster::new(&json!({ "migration": { "policy": "Supervised" } }));
+    for _ in 0..4 {
+        cluster.pass();
+        cluster.kubelet();
+    }
+    assert!(cluster.message("Migrated").contains("could not be made"));
+    let target = cluster.status.schema.target_hash.clone().expect("a target");
+    cluster.annotate(APPROVE_MIGRATION, &target);
+    cluster.settle();
+    assert_eq!(cluster.condition("Ready"), yes("Complete"));
 }
 
 #[test]

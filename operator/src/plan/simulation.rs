@@ -38,6 +38,8 @@ pub(super) struct Cluster {
     pub(super) history: Vec<String>,
     /// How the next migrations end; then they succeed.
     pub(super) outcomes: VecDeque<Outcome>,
+    /// What the migrator will say when it is asked for its plan.
+    pub(super) foreseen: Option<MigrateReport>,
     /// Roles whose members do not report the new build yet.
     pub(super) mute: BTreeSet<Role>,
     /// Mode that each living pod of a Scheduler was started in.
@@ -63,6 +65,7 @@ impl Cluster {
             now: 1_000_000,
             history: Vec::new(),
             outcomes: VecDeque::new(),
+            foreseen: None,
             mute: BTreeSet::new(),
             modes: BTreeMap::new(),
             serial: 0,
@@ -288,15 +291,18 @@ impl Cluster {
             return;
         }
         let is_migration = key.name.contains("-migrate-");
-        let outcome = if is_migration {
-            self.outcomes.front().cloned()
-        } else {
-            None
+        let component = live["metadata"]["labels"]["app.kubernetes.io/component"]
+            .as_str()
+            .map(str::to_owned);
+        let outcome = match &self.foreseen {
+            Some(report) if key.name.contains("-plan-") => Some(Outcome::Exit(0, Some(report.clone()))),
+            _ if is_migration => self.outcomes.front().cloned(),
+            _ => None,
         };
         let outcome = outcome.unwrap_or(Outcome::Exit(0, None));
         let mut pod = PodSeen {
             name: format!("{}-pod", key.name),
-            component: if is_migration { "migrate" } else { "switch-mode" }.to_owned(),
+            component: component.unwrap_or_default(),
             job: Some(key.name.clone()),
             ..PodSeen::default()
         };
@@ -306,7 +312,9 @@ impl Cluster {
                 end(if code == 0 { "Complete" } else { "Failed" });
                 pod.exit = Some(Exit { code, by_system: false });
                 pod.report = report;
-                self.outcomes.pop_front();
+                if is_migration {
+                    self.outcomes.pop_front();
+                }
             }
             Outcome::Killed => {
                 end("Failed");

@@ -49,7 +49,7 @@ fn all(spec: &Value) -> Vec<Object> {
     objects
         .around
         .into_iter()
-        .chain([objects.migrate, objects.switch_mode])
+        .chain([objects.migrate, objects.plan, objects.switch_mode])
         .chain(roles)
         .collect()
 }
@@ -72,6 +72,12 @@ fn templates(spec: &Value) -> Vec<(String, Value)> {
     objects
         .map(|object| (object.key.name, object.manifest["spec"]["template"].clone()))
         .collect()
+}
+
+fn is_job(object: &str) -> bool {
+    ["-migrate-", "-plan-", "-switch-mode-"]
+        .iter()
+        .any(|part| object.contains(part))
 }
 
 #[test]
@@ -121,8 +127,7 @@ fn no_secret_is_in_a_manifest_and_none_is_referred_to_by_a_role_that_does_not_us
             object == "pc-worker" || object == "pc-background",
             "{object}"
         );
-        let is_job = object.contains("migrate") || object.contains("switch-mode");
-        assert_eq!(has("POWERCONTEXT_SERVER_AUTH_TOKEN"), !is_job, "{object}");
+        assert_eq!(has("POWERCONTEXT_SERVER_AUTH_TOKEN"), !is_job(&object), "{object}");
         assert!(has("POWERCONTEXT_SERVER_DATABASE_URL"), "{object}");
     }
 }
@@ -131,7 +136,7 @@ fn no_secret_is_in_a_manifest_and_none_is_referred_to_by_a_role_that_does_not_us
 fn liveness_never_asks_for_the_database_and_a_job_has_no_probe() {
     for (object, template) in templates(&json!({})) {
         let container = &template["spec"]["containers"][0];
-        if object.contains("migrate") || object.contains("switch-mode") {
+        if is_job(&object) {
             for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
                 assert!(container[probe].is_null(), "{object}");
             }
