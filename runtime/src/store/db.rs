@@ -217,11 +217,8 @@ async fn sqlite(pool: &SqlitePool) -> Result<Conn, TxError> {
 }
 
 async fn open_oceanbase(options: &MySqlConnectOptions, limits: DbLimits) -> Result<Pools, OpenError> {
-    let options = options
-        .clone()
-        .statement_cache_capacity(DbLimits::STATEMENTS_CACHED_MAX);
     let set_up = session_set_up(limits);
-    let pool = Pool::new(options.clone(), set_up.clone(), limits.connections_max.max(2));
+    let pool = Pool::new(options, set_up.clone(), limits.connections_max.max(2));
     let heartbeats = Pool::new(options, set_up, 1);
     let first = pool.acquire(ACQUIRE_WAIT.as_std()).await.map_err(|error| match error {
         AcquireError::Server(what) => OpenError::Server(what),

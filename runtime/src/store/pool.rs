@@ -19,12 +19,15 @@ use tokio::time::Instant;
 
 use crate::rt;
 use crate::store::conn::Dialect;
+use crate::store::db::DbLimits;
 use crate::store::error::{Busy, Down, TxError, classify};
 
 /// A connection that has rested this long is asked whether it lives before it is lent.
 const RESTED: Duration = Duration::from_secs(5);
 /// How long it may take to say so.
 const PROBE_MAX: Duration = Duration::from_secs(1);
+/// How long one try to connect and set a session up may take; in peace it takes 23 ms.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// How long a farewell may take.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 /// Pauses between tries to connect to a server that refuses.
@@ -136,9 +139,10 @@ impl Lent {
 
 impl Pool {
     /// A pool of at most so many connections, each set up with this text. Opens none.
-    pub(crate) fn new(options: MySqlConnectOptions, set_up: String, connections_max: u32) -> Self {
+    pub(crate) fn new(options: &MySqlConnectOptions, set_up: String, connections_max: u32) -> Self {
+        let options = options.clone();
         Self(Arc::new(Inner {
-            options,
+            options: options.statement_cache_capacity(DbLimits::STATEMENTS_CACHED_MAX),
             set_up,
             connections_max,
             permits: Arc::new(Semaphore::new(connections_max as usize)),
@@ -215,9 +219,11 @@ impl Pool {
         let mut pause = RETRY_MIN;
         loop {
             let left = until.saturating_duration_since(rt::now());
-            let failed = match rt::within(left, self.open()).await {
+            let failed = match rt::within(left.min(CONNECT_MAX), self.open()).await {
                 Ok(Ok(conn)) => return Ok(conn),
                 Ok(Err(error)) => error,
+                // The network may be there again for the next try, but it will not answer this one any more.
+                Err(rt::Elapsed) if left > CONNECT_MAX => continue,
                 Err(rt::Elapsed) => return Err(down()),
             };
             match failed {
@@ -265,5 +271,27 @@ async fn check_session(conn: &mut MySqlConnection) -> Result<(), sqlx::Error> {
         Ok(())
     } else {
         Err(sqlx::Error::Configuration(WRONG_SESSION.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_session_prepares_more_statements_than_the_server_takes() {
+        let pool = Pool::new(&MySqlConnectOptions::new(), String::new(), 1);
+        // The driver shows this number nowhere else.
+        let shown = format!("{:?}", pool.0.options);
+        assert!(shown.contains(&format!(
+            "statement_cache_capacity: {}",
+            DbLimits::STATEMENTS_CACHED_MAX
+        )));
+        const {
+            assert!(
+                DbLimits::STATEMENTS_CACHED_MAX < 50,
+                "the server refuses the 51st of a session"
+            )
+        };
     }
 }
