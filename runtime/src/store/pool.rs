@@ -291,7 +291,7 @@ mod tests {
             assert!(
                 DbLimits::STATEMENTS_CACHED_MAX < 50,
                 "the server refuses the 51st of a session"
-            )
+            );
         };
     }
 }
