@@ -174,7 +174,8 @@ async fn an_item_that_is_not_due_is_not_claimed(kit: &Kit) -> anyhow::Result<()>
     .await?;
     assert!(claim(&kit.a, 64).await?.is_empty());
     let due = kit.a.next_due().await?.expect("an item waits").as_millis();
-    assert!((1..=100_000).contains(&due), "due in {due} ms");
+    // The clock of a busy machine may be set back by milliseconds between the two statements.
+    assert!((1..=101_000).contains(&due), "due in {due} ms");
     kit.all_due().await?;
     assert_eq!(*claim_one(&kit.a).await?.held.key(), id);
     assert_eq!(kit.a.next_due().await?, None);
