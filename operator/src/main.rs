@@ -19,6 +19,9 @@ use powercontext_operator::object::Kind;
 use powercontext_operator::rt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Brings every PowerContextDeployment to what its spec says.
 #[derive(Debug, Parser)]
@@ -49,12 +52,20 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    tracing_subscriber::fmt()
+    // Other crates may log what they were sent once they are asked for details, so they are never asked.
+    let targets = Targets::new()
+        .with_default(tracing::Level::WARN.min(arguments.log_level))
+        .with_target("powercontext_operator", arguments.log_level);
+    let lines = tracing_subscriber::fmt::layer()
         .json()
         .flatten_event(true)
-        .with_max_level(arguments.log_level)
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(lines).with(targets).init();
+    // Crates of the workspace bring two of them, and a client that finds two and no choice refuses to be made.
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    if provider.install_default().is_err() {
+        anyhow::bail!("another provider of cryptography is installed already");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
