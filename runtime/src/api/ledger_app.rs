@@ -14,14 +14,13 @@ use powercontext_core::digest::PrincipalKey;
 use powercontext_core::ids::{ScopeId, SourceType, WorkId};
 use powercontext_core::memory::citation::memory_ref;
 use powercontext_core::memory::{Edit, MemoryCitation, Reason};
-use powercontext_core::operation::OperationKind;
 use powercontext_core::rate::{Decision, HTTP_POLICY, Quota};
 use powercontext_core::refs::{Position, Revision, SourceRef};
 use serde_json::json;
 
 use crate::api::app::{
-    App, AppError, Capabilities, Captured, ChangesView, Check, CheckState, EntriesView, EntryRetirement, EntryRevision,
-    EntryView, FlushStart, HitView, MutationView, NewEntry, NewSource, OperationFilter, OperationPage, OperationStatus,
+    App, AppError, Capabilities, Captured, ChangesView, Check, EntriesView, EntryRetirement, EntryRevision, EntryView,
+    FlushStart, HitView, MutationView, NewEntry, NewSource, OperationFilter, OperationPage, OperationStatus,
     OperationView, Principal, RevisionView, Search, SearchMode, SearchView, Waited,
 };
 use crate::families::memory::{edit, read};
@@ -30,7 +29,7 @@ use crate::ledger::{self, FlushRequest, Flushed, KindSpec, Ledger, PageRequest, 
 use crate::store::rates::{self, Charge};
 use crate::store::{TxError, TxName, cursors, sources};
 use crate::telemetry::metrics::QueueDepth;
-use convert::{edit_error, flush_error, internal, operation_view, operator_error, tx_error};
+use convert::{edit_error, flush_error, operation_view, operator_error, tx_error};
 
 /// The application of a process that holds a ledger.
 pub struct LedgerApp {
@@ -321,12 +320,7 @@ impl App for LedgerApp {
             })),
             Err(error) => tracing::warn!(error = %error, "the depth of the queue could not be read for a scrape"),
         }
-        let checks = health::checks(&self.ledger, self.provider.as_deref()).await;
-        metrics.set_ready(
-            checks
-                .iter()
-                .all(|check| !check.blocking || check.state == CheckState::Ready),
-        );
+        metrics.set_ready(health::is_ready(&self.ledger).await);
     }
 
     async fn capabilities(&self) -> Result<Capabilities, AppError> {
@@ -341,17 +335,4 @@ impl App for LedgerApp {
             search_modes: vec![SearchMode::Auto, SearchMode::Fts],
         })
     }
-}
-
-/// Public kinds need a payload of their own in the result; this keeps the compiler asking when one is added.
-const fn is_memory(kind: OperationKind) -> bool {
-    match kind {
-        OperationKind::MemoryFlush => true,
-        OperationKind::ExperienceIncubation => false,
-    }
-}
-
-/// A stored result that does not have the form of its kind.
-fn broken_result() -> AppError {
-    internal("a stored result does not have the form of its kind")
 }

@@ -25,6 +25,17 @@ use crate::store::locks::LockKind;
 use crate::store::sql::statements;
 use crate::store::tx::Tx;
 
+/// The columns that a row is decoded from, in both dialects.
+macro_rules! work_columns {
+    () => {
+        "work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
+       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
+       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
+       created_at, updated_at, completed_at, ready_at"
+    };
+}
+pub(crate) use work_columns;
+
 statements! {
     /// Texts of this aggregate.
     WorksSql, works {

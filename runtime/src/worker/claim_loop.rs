@@ -191,13 +191,13 @@ impl Worker {
     }
 
     async fn idle_pause(&self, state: &mut Loop) -> Duration {
-        if state.adopt_until.is_some() {
-            return self.0.settings.poll_max;
-        }
         if self.0.settings.lease.is_some() {
             let pause = state.pause;
             state.pause = (state.pause * 2).min(self.0.settings.poll_max.max(POLL_MIN));
             return pause;
+        }
+        if state.adopt_until.is_some() {
+            return self.0.settings.poll_max;
         }
         let wanted = wanted(&self.usage(), self.0.settings.concurrency, 0);
         let kinds: Vec<_> = wanted.into_iter().map(|(kind, _)| kind).collect();

@@ -6,7 +6,6 @@ use powercontext_core::operation::OperationKind;
 use powercontext_core::refs::{ArtifactRef, Position};
 use serde::Deserialize;
 
-use super::{broken_result, is_memory};
 use crate::api::app::{AppError, OperationProduct, OperationResult, OperationStatus, OperationView};
 use crate::families::memory::edit::EditError;
 use crate::ledger::{FlushError, OperatorError};
@@ -89,17 +88,21 @@ struct MemoryResult {
 }
 
 fn result(kind: OperationKind, stored: &[u8]) -> Result<OperationResult, AppError> {
-    if !is_memory(kind) {
-        return Err(broken_result());
+    let broken = || internal("a stored result does not have the form of its kind");
+    match kind {
+        OperationKind::MemoryFlush => {
+            let result: MemoryResult = serde_json::from_slice(stored).map_err(|_| broken())?;
+            Ok(OperationResult {
+                previous_cursor: result.previous_cursor,
+                high_watermark: result.high_watermark,
+                current_cursor: result.current_cursor,
+                processed_source_count: result.source_count,
+                product: OperationProduct::Memory(result.memory_ref),
+            })
+        }
+        // No processor of this kind has written a result yet.
+        OperationKind::ExperienceIncubation => Err(broken()),
     }
-    let result: MemoryResult = serde_json::from_slice(stored).map_err(|_| broken_result())?;
-    Ok(OperationResult {
-        previous_cursor: result.previous_cursor,
-        high_watermark: result.high_watermark,
-        current_cursor: result.current_cursor,
-        processed_source_count: result.source_count,
-        product: OperationProduct::Memory(result.memory_ref),
-    })
 }
 
 pub(super) fn operation_view(row: &WorkRow) -> Result<OperationView, AppError> {

@@ -41,6 +41,11 @@ pub(super) async fn checks(ledger: &Ledger, provider: Option<&Readiness>) -> Vec
     checks
 }
 
+/// Whether everything is well without which this process is useless; a scrape asks this much and no provider.
+pub(super) async fn is_ready(ledger: &Ledger) -> bool {
+    database(ledger).await == CheckState::Ready
+}
+
 const fn provider_state(status: ProviderStatus) -> CheckState {
     match status {
         ProviderStatus::Ready => CheckState::Ready,

@@ -1,34 +1,37 @@
 //! SQLite texts of work items.
 
-use crate::store::works::WorksSql;
+use crate::store::works::{WorksSql, work_columns};
 
 pub(crate) const SQL: WorksSql = WorksSql {
-    get: "-- works.get
-SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
-       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
-       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at, ready_at
+    get: concat!(
+        "-- works.get
+SELECT ",
+        work_columns!(),
+        "
 FROM pc_work_items
-WHERE work_id = ?",
-    lane_live: "-- works.lane_live
-SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
-       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
-       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at, ready_at
+WHERE work_id = ?"
+    ),
+    lane_live: concat!(
+        "-- works.lane_live
+SELECT ",
+        work_columns!(),
+        "
 FROM pc_work_items
 WHERE lane_key = ? AND lane_sequence >= ? AND status NOT IN ('succeeded', 'cancelled')
 ORDER BY lane_sequence
-LIMIT 4",
-    live: "-- works.live
-SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
-       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
-       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at, ready_at
+LIMIT 4"
+    ),
+    live: concat!(
+        "-- works.live
+SELECT ",
+        work_columns!(),
+        "
 FROM pc_work_items
 WHERE lane_key = ? AND lane_sequence >= (SELECT head_sequence FROM pc_work_lanes WHERE lane_key = ?)
   AND status NOT IN ('succeeded', 'cancelled')
 ORDER BY lane_sequence
-LIMIT 4",
+LIMIT 4"
+    ),
     insert: "-- works.insert
 INSERT INTO pc_work_items (work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status,
                            available_at, ready_at, max_attempts, created_at, updated_at)
@@ -72,33 +75,36 @@ UPDATE pc_work_items
 SET lease_expires_at = ?
 WHERE work_id = ? AND lease_owner = ? AND lease_fence = ? AND status IN ('running', 'cancelling')
   AND lease_expires_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
-    page: "-- works.page
-SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
-       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
-       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at, ready_at
+    page: concat!(
+        "-- works.page
+SELECT ",
+        work_columns!(),
+        "
 FROM pc_work_items
 WHERE kind IN (?, ?) AND (? IS NULL OR status = ?)
   AND (created_at < ? OR (created_at = ? AND work_id < ?))
 ORDER BY created_at DESC, work_id DESC
-LIMIT ?",
-    page_scope: "-- works.page_scope
-SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
-       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
-       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at, ready_at
+LIMIT ?"
+    ),
+    page_scope: concat!(
+        "-- works.page_scope
+SELECT ",
+        work_columns!(),
+        "
 FROM pc_work_items
 WHERE scope_id = ? AND kind IN (?, ?) AND (? IS NULL OR status = ?)
   AND (created_at < ? OR (created_at = ? AND work_id < ?))
 ORDER BY created_at DESC, work_id DESC
-LIMIT ?",
-    by_ids: "-- works.by_ids
-SELECT work_id, logical_key, lane_key, lane_sequence, kind, payload_version, scope_id, payload, status, available_at, lease_owner,
-       lease_fence, lease_expires_at, attempt_count, generation_attempt_count, recovery_generation, conflict_streak, max_attempts,
-       claimed_request_generation, claimed_dirty, result_code, result_payload, error_category, error_code, state_version,
-       created_at, updated_at, completed_at, ready_at
+LIMIT ?"
+    ),
+    by_ids: concat!(
+        "-- works.by_ids
+SELECT ",
+        work_columns!(),
+        "
 FROM pc_work_items
-WHERE work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+WHERE work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ),
     depths: "-- works.depths
 SELECT kind, status, COUNT(*) AS items, MIN(created_at) AS oldest
 FROM pc_work_items
