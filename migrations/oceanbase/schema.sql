@@ -297,3 +297,66 @@ CREATE TABLE pc_model_usage_daily (
   CONSTRAINT ck_pc_model_usage_daily_operation CHECK (operation IN ('generation', 'embedding')),
   CONSTRAINT ck_pc_model_usage_daily_counts CHECK (requests >= 0 AND input_tokens >= 0 AND output_tokens >= 0)
 );
+
+-- 0006_processing_supervisor/1_runtime_members.sql
+CREATE TABLE pc_runtime_members (
+  member_id VARBINARY(512) NOT NULL,
+  role VARBINARY(64) NOT NULL,
+  build_version VARBINARY(256) NOT NULL,
+  schema_min BIGINT NOT NULL,
+  schema_max BIGINT NOT NULL,
+  payload_min BIGINT NOT NULL,
+  payload_max BIGINT NOT NULL,
+  behavior_revision VARBINARY(512) NOT NULL,
+  contract_digest VARBINARY(256) NOT NULL,
+  execution_digest VARBINARY(256) NULL,
+  started_at DATETIME(6) NOT NULL,
+  heartbeat_at DATETIME(6) NOT NULL,
+  expires_at DATETIME(6) NOT NULL,
+  PRIMARY KEY (member_id),
+  KEY ix_pc_runtime_members_role_expiry (role, expires_at),
+  CONSTRAINT ck_pc_runtime_members_role CHECK (role IN ('all', 'api', 'scheduler', 'worker', 'background')),
+  CONSTRAINT ck_pc_runtime_members_schema CHECK (schema_min > 0 AND schema_max >= schema_min),
+  CONSTRAINT ck_pc_runtime_members_payload CHECK (payload_min > 0 AND payload_max >= payload_min)
+);
+
+-- 0006_processing_supervisor/2_artifact_processing_binding_states.sql
+CREATE TABLE pc_artifact_processing_binding_states (
+  binding_name VARBINARY(512) NOT NULL,
+  last_schedule_checkpoint_at DATETIME(6) NULL,
+  scan_generation BIGINT NOT NULL DEFAULT 0,
+  scan_in_progress TINYINT(1) NOT NULL DEFAULT 0,
+  scan_upper_pending_sequence BIGINT NULL,
+  updated_at DATETIME(6) NOT NULL,
+  PRIMARY KEY (binding_name),
+  CONSTRAINT ck_pc_artifact_processing_binding_states_generation CHECK (scan_generation >= 0),
+  CONSTRAINT ck_pc_artifact_processing_binding_states_scan CHECK (scan_in_progress = 0 OR (scan_generation > 0 AND scan_upper_pending_sequence >= 0))
+);
+
+-- 0006_processing_supervisor/3_scheduler_scans.sql
+CREATE TABLE pc_scheduler_scans (
+  discoverer VARBINARY(512) NOT NULL,
+  scan_generation BIGINT NOT NULL,
+  after_pending_sequence BIGINT NOT NULL,
+  updated_at DATETIME(6) NOT NULL,
+  PRIMARY KEY (discoverer),
+  CONSTRAINT ck_pc_scheduler_scans_place CHECK (scan_generation > 0 AND after_pending_sequence >= 0)
+);
+
+-- 0006_processing_supervisor/4_artifact_processing_slots.sql
+CREATE TABLE pc_artifact_processing_slots (
+  family VARBINARY(192) NOT NULL,
+  slot_no BIGINT NOT NULL,
+  work_id VARBINARY(144) NULL,
+  fence BIGINT NULL,
+  PRIMARY KEY (family, slot_no),
+  CONSTRAINT ck_pc_artifact_processing_slots_number CHECK (slot_no > 0),
+  CONSTRAINT ck_pc_artifact_processing_slots_holder CHECK ((work_id IS NULL) = (fence IS NULL))
+);
+
+-- 0006_processing_supervisor/5_artifact_processing_admitted.sql
+CREATE TABLE pc_artifact_processing_admitted (
+  binding_name VARBINARY(512) NOT NULL,
+  work_id VARBINARY(144) NOT NULL,
+  PRIMARY KEY (binding_name, work_id)
+);

@@ -334,3 +334,68 @@ CREATE TABLE pc_model_usage_daily (
   CONSTRAINT ck_pc_model_usage_daily_operation CHECK (operation IN ('generation', 'embedding')),
   CONSTRAINT ck_pc_model_usage_daily_counts CHECK (requests >= 0 AND input_tokens >= 0 AND output_tokens >= 0)
 ) STRICT;
+
+-- 0006_processing_supervisor/1_runtime_members.sql
+CREATE TABLE pc_runtime_members (
+  member_id TEXT NOT NULL,
+  role TEXT NOT NULL,
+  build_version TEXT NOT NULL,
+  schema_min INTEGER NOT NULL,
+  schema_max INTEGER NOT NULL,
+  payload_min INTEGER NOT NULL,
+  payload_max INTEGER NOT NULL,
+  behavior_revision TEXT NOT NULL,
+  contract_digest TEXT NOT NULL,
+  execution_digest TEXT NULL,
+  started_at INTEGER NOT NULL,
+  heartbeat_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  PRIMARY KEY (member_id),
+  CONSTRAINT ck_pc_runtime_members_role CHECK (role IN ('all', 'api', 'scheduler', 'worker', 'background')),
+  CONSTRAINT ck_pc_runtime_members_schema CHECK (schema_min > 0 AND schema_max >= schema_min),
+  CONSTRAINT ck_pc_runtime_members_payload CHECK (payload_min > 0 AND payload_max >= payload_min)
+) STRICT;
+
+-- 0006_processing_supervisor/2_artifact_processing_binding_states.sql
+CREATE TABLE pc_artifact_processing_binding_states (
+  binding_name TEXT NOT NULL,
+  last_schedule_checkpoint_at INTEGER NULL,
+  scan_generation INTEGER NOT NULL DEFAULT 0,
+  scan_in_progress INTEGER NOT NULL DEFAULT 0,
+  scan_upper_pending_sequence INTEGER NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (binding_name),
+  CONSTRAINT ck_pc_artifact_processing_binding_states_generation CHECK (scan_generation >= 0),
+  CONSTRAINT ck_pc_artifact_processing_binding_states_scan CHECK (scan_in_progress = 0 OR (scan_generation > 0 AND scan_upper_pending_sequence >= 0))
+) STRICT;
+
+-- 0006_processing_supervisor/3_scheduler_scans.sql
+CREATE TABLE pc_scheduler_scans (
+  discoverer TEXT NOT NULL,
+  scan_generation INTEGER NOT NULL,
+  after_pending_sequence INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (discoverer),
+  CONSTRAINT ck_pc_scheduler_scans_place CHECK (scan_generation > 0 AND after_pending_sequence >= 0)
+) STRICT;
+
+-- 0006_processing_supervisor/4_artifact_processing_slots.sql
+CREATE TABLE pc_artifact_processing_slots (
+  family TEXT NOT NULL,
+  slot_no INTEGER NOT NULL,
+  work_id TEXT NULL,
+  fence INTEGER NULL,
+  PRIMARY KEY (family, slot_no),
+  CONSTRAINT ck_pc_artifact_processing_slots_number CHECK (slot_no > 0),
+  CONSTRAINT ck_pc_artifact_processing_slots_holder CHECK ((work_id IS NULL) = (fence IS NULL))
+) STRICT;
+
+-- 0006_processing_supervisor/5_artifact_processing_admitted.sql
+CREATE TABLE pc_artifact_processing_admitted (
+  binding_name TEXT NOT NULL,
+  work_id TEXT NOT NULL,
+  PRIMARY KEY (binding_name, work_id)
+) STRICT;
+
+-- 0006_processing_supervisor/6_runtime_members_role_expiry.sql
+CREATE INDEX ix_pc_runtime_members_role_expiry ON pc_runtime_members (role, expires_at);

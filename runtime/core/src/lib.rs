@@ -15,6 +15,7 @@ pub mod memory;
 pub mod operation;
 pub mod rate;
 pub mod refs;
+pub mod schedule;
 pub mod supervise;
 pub mod time;
 pub mod usage;

@@ -191,10 +191,39 @@ pub const REVISIONS: &[Revision] = &[
         oceanbase: statements!("oceanbase", "0005_model_usage", ["1_model_usage_daily.sql"]),
         sqlite: statements!("sqlite", "0005_model_usage", ["1_model_usage_daily.sql"]),
     },
+    Revision {
+        number: 6,
+        name: "processing_supervisor",
+        oldest_reader: 3,
+        additive: true,
+        oceanbase: statements!(
+            "oceanbase",
+            "0006_processing_supervisor",
+            [
+                "1_runtime_members.sql",
+                "2_artifact_processing_binding_states.sql",
+                "3_scheduler_scans.sql",
+                "4_artifact_processing_slots.sql",
+                "5_artifact_processing_admitted.sql",
+            ]
+        ),
+        sqlite: statements!(
+            "sqlite",
+            "0006_processing_supervisor",
+            [
+                "1_runtime_members.sql",
+                "2_artifact_processing_binding_states.sql",
+                "3_scheduler_scans.sql",
+                "4_artifact_processing_slots.sql",
+                "5_artifact_processing_admitted.sql",
+                "6_runtime_members_role_expiry.sql",
+            ]
+        ),
+    },
 ];
 
 /// The newest revision this build knows; the schema it works on.
-pub const TARGET: u32 = 5;
+pub const TARGET: u32 = 6;
 
 /// Every statement of a fresh schema, in order.
 pub fn all_statements(dialect: Dialect) -> impl Iterator<Item = &'static Statement> {

@@ -1,0 +1,20 @@
+CREATE TABLE pc_runtime_members (
+  member_id VARBINARY(512) NOT NULL,
+  role VARBINARY(64) NOT NULL,
+  build_version VARBINARY(256) NOT NULL,
+  schema_min BIGINT NOT NULL,
+  schema_max BIGINT NOT NULL,
+  payload_min BIGINT NOT NULL,
+  payload_max BIGINT NOT NULL,
+  behavior_revision VARBINARY(512) NOT NULL,
+  contract_digest VARBINARY(256) NOT NULL,
+  execution_digest VARBINARY(256) NULL,
+  started_at DATETIME(6) NOT NULL,
+  heartbeat_at DATETIME(6) NOT NULL,
+  expires_at DATETIME(6) NOT NULL,
+  PRIMARY KEY (member_id),
+  KEY ix_pc_runtime_members_role_expiry (role, expires_at),
+  CONSTRAINT ck_pc_runtime_members_role CHECK (role IN ('all', 'api', 'scheduler', 'worker', 'background')),
+  CONSTRAINT ck_pc_runtime_members_schema CHECK (schema_min > 0 AND schema_max >= schema_min),
+  CONSTRAINT ck_pc_runtime_members_payload CHECK (payload_min > 0 AND payload_max >= payload_min)
+)
