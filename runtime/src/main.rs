@@ -12,7 +12,12 @@ use powercontext::telemetry::log;
 fn main() -> anyhow::Result<ExitCode> {
     let cli = Cli::from_arguments();
     log::hide_panic_texts();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let mut threads = if cli.is_small() {
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+    };
+    let runtime = threads
         .enable_all()
         .build()
         .context("the threads of the process cannot be started")?;

@@ -5,6 +5,7 @@
 
 pub mod binary;
 pub mod checker;
+pub mod children;
 pub mod client;
 pub mod clock;
 pub mod database;

@@ -19,6 +19,7 @@ use crate::config::{self, ConfigFault, DatabaseLocation, Flag, Settings, Sources
 use crate::dev::{demo, model};
 use crate::store::DatabaseUrl;
 use crate::telemetry::log;
+use crate::worker::child::{ChildExit, serve};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,16 @@ enum Command {
     /// Tools for trying the server
     #[command(subcommand)]
     Dev(DevCommand),
+    /// One run of a worker, started by it
+    #[command(hide = true)]
+    WorkerChild(ChildArgs),
+}
+
+#[derive(Debug, Args)]
+struct ChildArgs {
+    /// Process id of the worker
+    #[arg(long)]
+    parent: u32,
 }
 
 #[derive(Debug, Subcommand)]
@@ -144,6 +155,11 @@ impl Cli {
         Self::parse()
     }
 
+    /// Whether one thread is enough: a child makes one call after the other, and there are many of them.
+    pub fn is_small(&self) -> bool {
+        matches!(self.command, Command::WorkerChild(_))
+    }
+
     /// Runs the command to its end.
     pub async fn run(self, env: BTreeMap<String, String>, streams: &mut Streams<'_>) -> Exit {
         match self.command {
@@ -151,6 +167,7 @@ impl Cli {
             Command::Server(ServerCommand::Migrate(args)) => migrate::run(args, env, streams).await,
             Command::Server(ServerCommand::Config(args)) => check(args, env, streams),
             Command::Dev(command) => dev(command, streams).await,
+            Command::WorkerChild(args) => child(&args, streams).await,
         }
     }
 }
@@ -193,6 +210,17 @@ async fn dev(command: DevCommand, streams: &mut Streams<'_>) -> Exit {
             Ok(()) => Exit::Done,
             Err(error) => refusal::failed(&error, streams),
         },
+    }
+}
+
+async fn child(args: &ChildArgs, streams: &mut Streams<'_>) -> Exit {
+    match serve(args.parent).await {
+        ChildExit::Done => Exit::Done,
+        ChildExit::Orphaned => Exit::Refused,
+        ChildExit::NoWorker => {
+            streams.complain("This command is started by a worker, over pipes; it does nothing for people.");
+            Exit::BadConfiguration
+        }
     }
 }
 

@@ -16,24 +16,25 @@ use crate::api::limits::ServerLimits;
 use crate::api::prefer::WaitLimits;
 use crate::api::state::Api;
 use crate::api::{router, server};
-use crate::config::{ExtractionProfile, GenerationSettings, Provider, Settings};
-use crate::families::memory::{self, MemoryFamily, MemorySettings, Profile};
-use crate::families::{Family, FamilySpec};
-use crate::inference::anthropic::Anthropic;
-use crate::inference::openai::OpenAiChat;
+use crate::config::{ExtractionProfile, LogFormat, Settings};
+use crate::families::FamilySpec;
+use crate::families::memory::{self, MemorySettings, Profile};
+use crate::inference::Generator;
 use crate::inference::readiness::Readiness;
-use crate::inference::{ClientSettings, Generator};
 use crate::ledger::{KindSpec, Kinds, LeaseTerm, Ledger, Waiters};
 use crate::roles::RoleError;
 use crate::roles::open::{Hold, Opened, open};
 use crate::rt;
+use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
-use crate::worker::{Inline, KindSettings, LeaseSettings, PROBE_INTERVAL, ProviderSettings, Worker, WorkerSettings};
+use crate::worker::{Child, ChildLog, ChildSettings, FamilyJob, ModelJob};
+use crate::worker::{KindSettings, LeaseSettings, PROBE_INTERVAL, ProviderSettings, Worker, WorkerSettings};
 
 /// Runs until `shutdown` or until the process is no longer the only one.
 pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), RoleError> {
     let fatal = CancellationToken::new();
-    let generator = settings.generation.as_ref().map(generator).transpose()?;
+    let model = settings.generation.as_ref().map(ModelJob::from);
+    let generator = model.as_ref().map(ModelJob::generator).transpose()?;
     let Some(opened) = open(&settings, &fatal, &shutdown).await? else {
         return Ok(());
     };
@@ -53,7 +54,7 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
     if recovered > 0 {
         tracing::info!(recovered, "work of a process that is gone waits again");
     }
-    let tasks = Tasks::start(&settings, &ledger, memory, generator, metrics, listener);
+    let tasks = Tasks::start(&settings, &ledger, memory, generator.as_ref(), metrics, listener);
     tokio::select! { biased; () = shutdown.cancelled() => {}, () = fatal.cancelled() => {} }
     tasks.stop(fatal.is_cancelled()).await;
     if let Hold::Lease(lease) = held {
@@ -67,22 +68,6 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
     }
 }
 
-fn generator(settings: &GenerationSettings) -> Result<Arc<dyn Generator>, RoleError> {
-    let client = ClientSettings {
-        allow_insecure_http: settings.allow_insecure_http,
-        api_key: settings.api_key.clone(),
-        headers: settings.headers.clone(),
-        model_settings: settings.model_settings.clone(),
-        timeout: settings.timeout.as_std(),
-        requests_max: settings.requests_max,
-        ..ClientSettings::new(settings.model.clone(), settings.base_url.clone())
-    };
-    Ok(match settings.provider {
-        Provider::OpenAiChat => Arc::new(OpenAiChat::new(client)?),
-        Provider::Anthropic => Arc::new(Anthropic::new(client)?),
-    })
-}
-
 fn memory_spec(settings: &Settings) -> FamilySpec {
     FamilySpec {
         work: KindSpec::memory(settings.memory.retry),
@@ -92,7 +77,7 @@ fn memory_spec(settings: &Settings) -> FamilySpec {
     }
 }
 
-fn memory_family(settings: &Settings, spec: FamilySpec, generator: Arc<dyn Generator>) -> Arc<dyn Family> {
+fn memory_job(settings: &Settings, model: ModelJob) -> FamilyJob {
     let profile = match settings.memory.profile {
         ExtractionProfile::Coding => Profile::Coding,
         ExtractionProfile::Conversation => Profile::Conversation,
@@ -101,12 +86,21 @@ fn memory_family(settings: &Settings, spec: FamilySpec, generator: Arc<dyn Gener
         Some(generation) => generation.context_window_tokens,
         None => MemorySettings::default().context_window_tokens,
     };
-    let memory = MemorySettings {
+    let settings = MemorySettings {
         profile,
         window_sources_max: settings.memory.window_sources_max,
         context_window_tokens,
     };
-    Arc::new(MemoryFamily::new(spec, memory, generator))
+    FamilyJob::Memory { settings, model }
+}
+
+fn child_settings(settings: &Settings) -> ChildSettings {
+    let format = match settings.logging.format {
+        LogFormat::Console => log::Format::Console,
+        LogFormat::Json => log::Format::Json,
+    };
+    let level = settings.logging.level;
+    ChildSettings::this_program(settings.worker.concurrency, ChildLog { level, format })
 }
 
 fn worker_settings(
@@ -153,16 +147,21 @@ impl Tasks {
         settings: &Settings,
         ledger: &Ledger,
         memory: FamilySpec,
-        generator: Option<Arc<dyn Generator>>,
+        generator: Option<&Arc<dyn Generator>>,
         metrics: Option<Arc<Metrics>>,
         listener: TcpListener,
     ) -> Self {
         let draining = CancellationToken::new();
         let waiters = Waiters::new(ledger.clone(), settings.operations.poll.as_std());
-        let provider = generator.clone().map(|generator| Arc::new(Readiness::new(generator)));
+        let provider = generator.map(|generator| Arc::new(Readiness::new(Arc::clone(generator))));
         let worker_settings = worker_settings(settings, &memory, ledger.lease(), provider.clone());
-        let families = generator.map(|generator| memory_family(settings, memory.clone(), generator));
-        let worker = Worker::new(ledger.clone(), Arc::new(Inline::new(families)), worker_settings);
+        let job = settings
+            .generation
+            .as_ref()
+            .map(|generation| memory_job(settings, generation.into()));
+        let jobs = job.map(|job| (memory.work.kind.clone(), job));
+        let executor = Child::new(jobs, child_settings(settings));
+        let worker = Worker::new(ledger.clone(), Arc::new(executor), worker_settings);
         let api = Api::new(guard(settings), wait_limits(settings), metrics, draining.clone());
         api.bind(Arc::new(LedgerApp::new(
             ledger.clone(),

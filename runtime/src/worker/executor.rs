@@ -15,7 +15,13 @@ pub trait Executor: Send + Sync {
     /// Whether this executor knows the kind.
     fn knows(&self, kind: &WorkKind) -> bool;
 
-    /// Runs one invocation to its end, or until `cancel` is raised.
+    /// Whether a run costs a process, so that an item with nothing to do is better ended without one.
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
+    /// Runs one invocation to its end. Once `cancel` is raised it stops what runs and returns; what it returns then does not
+    /// count. It never returns while anything of the run goes on.
     ///
     /// # Errors
     /// Why the run failed.
@@ -57,6 +63,10 @@ impl Executor for Inline {
         cancel: &Cancel,
     ) -> Result<Done, FailCode> {
         let family = self.0.get(kind).ok_or(FailCode::FamilyUnavailable)?;
-        family.run(&*host, scope, cancel).await
+        tokio::select! {
+            biased;
+            () = cancel.raised() => Err(FailCode::CancelRequested),
+            result = family.run(&*host, scope, cancel) => result,
+        }
     }
 }

@@ -36,7 +36,7 @@ impl Worker {
     /// Whether some lease was last renewed a heartbeat ago, or is an adopted one with less left.
     fn is_due(&self, lease: LeaseSettings) -> bool {
         let fresh = rt::now() + lease.length.saturating_sub(lease.heartbeat);
-        let runs = self.0.running.all();
+        let runs = self.0.running.renewable();
         runs.iter()
             .any(|run| run.trusted_until().is_some_and(|until| until <= fresh))
     }
@@ -53,7 +53,7 @@ impl Worker {
 
     /// One heartbeat over all runs; whether some must be tried again soon.
     async fn beat(&self, lease: LeaseSettings) -> bool {
-        let handles = self.0.running.all();
+        let handles = self.0.running.renewable();
         if handles.is_empty() {
             return false;
         }

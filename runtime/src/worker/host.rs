@@ -24,6 +24,14 @@ impl StoreHost {
         Self { ledger, claimed }
     }
 
+    /// The end of an item whose cursor stands at the journal head already: it needs nobody to run it. Whatever cannot be
+    /// read here is left to the run.
+    pub(super) async fn nothing_pending(&self) -> Option<families::Done> {
+        read::nothing_pending(self.ledger.db(), &self.claimed.scope)
+            .await
+            .ok()?
+    }
+
     fn belongs(&self, write: &DomainWrite) -> Result<(), HostError> {
         let DomainWrite::Memory(memory) = write;
         // A run may write its own scope and no other, whatever its executor sends.

@@ -4,6 +4,7 @@
 //! the leases beside it and stops a run whose lease is lost. The worker alone holds leases and runs transactions: the
 //! executor's side sees only a [`ProcessorHost`](crate::families::ProcessorHost).
 
+pub mod child;
 mod claim_loop;
 mod executor;
 mod gate;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use powercontext_core::ids::WorkKind;
 
+pub use child::{Child, ChildLog, ChildSettings, FamilyJob, ModelJob};
 pub use executor::{Executor, Inline};
 pub use gate::{PROBE_INTERVAL, ProviderSettings};
 
@@ -92,5 +94,10 @@ impl Worker {
     /// How many runs there are now.
     pub fn in_flight(&self) -> usize {
         self.0.running.len()
+    }
+
+    /// How many of them were stopped and do not end. The worker is degraded while there is one.
+    pub fn abandoned(&self) -> usize {
+        self.0.running.all().iter().filter(|run| run.is_abandoned()).count()
     }
 }

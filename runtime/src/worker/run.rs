@@ -12,6 +12,8 @@ use powercontext_core::fail::FailCode;
 use powercontext_core::usage::{ModelOperation, Purpose};
 use powercontext_core::work::gate::{self, Ticket, Verdict};
 
+use tokio::task::JoinHandle;
+
 use crate::families;
 use crate::inference::Usage;
 use crate::ledger::{Claimed, Ended, Ledger};
@@ -28,6 +30,9 @@ const END_PAUSE_MIN: Duration = Duration::from_millis(50);
 const END_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long an end is tried where a lease has no time of its own.
 const END_TRIES_FOR: Duration = Duration::from_mins(2);
+
+/// How long a stopped run may take to end: a second from SIGTERM to SIGKILL, and five more (`design.md` §2).
+const EXIT_MAX: Duration = Duration::from_secs(6);
 
 /// How the family's part ended.
 enum End {
@@ -102,21 +107,25 @@ impl Run {
             return End::Released;
         }
         let ticket = ticket.flatten();
-        let host: Arc<dyn families::ProcessorHost> =
-            Arc::new(StoreHost::new(self.ledger.clone(), self.claimed.clone()));
-        let (executor, cancel) = (Arc::clone(&self.executor), self.handle.cancel.clone());
+        let host = StoreHost::new(self.ledger.clone(), self.claimed.clone());
+        if self.executor.is_elsewhere()
+            && let Some(done) = host.nothing_pending().await
+        {
+            return End::Done(Box::new(done));
+        }
+        let host: Arc<dyn families::ProcessorHost> = Arc::new(host);
+        let (executor, handle) = (Arc::clone(&self.executor), &self.handle);
+        let cancel = handle.cancel.clone();
         let (kind, scope) = (self.claimed.kind.clone(), self.claimed.scope.clone());
         let mut task = rt::spawn(async move { executor.run(&kind, &scope, host, &cancel).await });
         let result = tokio::select! {
             biased;
-            () = self.handle.cancel.raised() => None,
+            () = handle.cancel.raised() => None,
             result = &mut task => Some(result),
-            () = rt::sleep(self.timeout) => { self.handle.stop(Stop::Timeout); None }
+            () = rt::sleep(self.timeout) => { handle.stop(Stop::Timeout); None }
         };
         let Some(result) = result else {
-            task.abort();
-            // Its end is awaited, so that nothing of this run goes on beside the next one.
-            let _ = task.await;
+            self.await_exit(task).await;
             return self.stopped();
         };
         if let Some(ticket) = ticket
@@ -149,6 +158,21 @@ impl Run {
             Ok(_) | Err(_) => {}
         }
         false
+    }
+
+    /// Waits until a stopped run has ended, so that nothing of it goes on beside the next one. A run that cannot be ended
+    /// keeps its slot, and its lease runs out.
+    async fn await_exit<T>(&self, mut task: JoinHandle<T>) {
+        // Whatever a stopped run says does not count any more.
+        if rt::within(EXIT_MAX, &mut task).await.is_err() {
+            self.handle.abandon();
+            tracing::error!(
+                kind = self.claimed.kind.as_str(),
+                work_id = %self.claimed.held.key(),
+                "a stopped run does not end: its lease is given up and its slot stays taken until it does"
+            );
+            let _ = task.await;
+        }
     }
 
     fn stopped(&self) -> End {

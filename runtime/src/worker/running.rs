@@ -1,6 +1,7 @@
 //! The runs of this process: who they are, how to stop them, and until when their leases can be trusted.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ pub(super) struct RunHandle {
     pub(super) cancel: Cancel,
     stop: OnceLock<Stop>,
     trusted_until: Mutex<Option<Instant>>,
+    is_abandoned: AtomicBool,
 }
 
 impl RunHandle {
@@ -44,6 +46,7 @@ impl RunHandle {
             cancel,
             stop,
             trusted_until: Mutex::new(trusted_until),
+            is_abandoned: AtomicBool::new(false),
         }
     }
 
@@ -62,6 +65,16 @@ impl RunHandle {
     /// The lease was renewed by a heartbeat sent at `sent`.
     pub(super) fn renewed(&self, sent: Instant, lease: Duration) {
         *lock(&self.trusted_until) = Some(sent + lease);
+    }
+
+    /// Gives up on the end of the run: its lease is renewed no more, and it keeps its slot.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was stopped and does not end.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Relaxed)
     }
 
     /// Until when the lease can be trusted; `None` where it has no time.
@@ -89,6 +102,13 @@ impl Running {
 
     pub(super) fn all(&self) -> Vec<Arc<RunHandle>> {
         lock(&self.0).values().cloned().collect()
+    }
+
+    /// The runs whose leases are to be renewed.
+    pub(super) fn renewable(&self) -> Vec<Arc<RunHandle>> {
+        let mut runs = self.all();
+        runs.retain(|run| !run.is_abandoned());
+        runs
     }
 
     pub(super) fn len(&self) -> usize {

@@ -23,6 +23,7 @@ use powercontext_core::refs::{Position, Revision};
 use powercontext_core::time::Span;
 use powercontext_core::window::Window;
 use powercontext_core::work::retry::RetryPolicy;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::host::{LOAD_SOURCES_MAX, SourceUse};
@@ -45,7 +46,7 @@ const INPUT_PERCENT: u64 = 80;
 const BYTES_PER_TOKEN: u64 = 3;
 
 /// What a deployment sets for Memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySettings {
     /// Instructions to use.
     pub profile: Profile,
@@ -166,8 +167,7 @@ impl Family for MemoryFamily {
 }
 
 /// The end of a run that finds its cursor at the journal head already; `memory` is the head revision, if there is one.
-/// The worker uses it too, for an item that needs no child.
-pub fn nothing_pending(cursor: Position, journal_head: Position, memory: Option<Revision>) -> Done {
+fn nothing_pending(cursor: Position, journal_head: Position, memory: Option<Revision>) -> Done {
     Done {
         write: None,
         result: RunResult {

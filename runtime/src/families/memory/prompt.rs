@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use powercontext_core::limits::{ENTRY_TEXT_BYTES_MAX, REASON_CHARS_MAX};
 use powercontext_core::memory::{EntryKind, EntryVersion};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::extract::CANDIDATES_MAX;
@@ -14,7 +15,7 @@ use crate::families::LoadedSource;
 use crate::inference::Instructions;
 
 /// Which instruction set extraction uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Profile {
     /// For work on software: decisions, constraints, conventions.
     Coding,

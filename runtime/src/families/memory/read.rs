@@ -17,6 +17,7 @@ use powercontext_core::window::Window;
 use serde_json::json;
 
 use super::commit::binding;
+use crate::families::Done;
 use crate::families::host::{Load, Loaded, LoadedSource, SourceUse};
 use crate::store::artifacts::{self, ArtifactKey};
 use crate::store::error::corrupt;
@@ -44,6 +45,28 @@ pub async fn load(db: &Db, scope: &ScopeId, request: Load) -> Result<Loaded, TxE
         Box::pin(load_in(tx, scope, *request))
     })
     .await
+}
+
+/// The end of a run that would find nothing pending; `None` when there is something.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn nothing_pending(db: &Db, scope: &ScopeId) -> Result<Option<Done>, TxError> {
+    let scope = Arc::new(scope.clone());
+    db.read_with(TxName::Load, &scope, |tx, scope| {
+        Box::pin(nothing_pending_in(tx, scope))
+    })
+    .await
+}
+
+async fn nothing_pending_in(tx: &mut Tx, scope: &ScopeId) -> Result<Option<Done>, TxError> {
+    let cursor = cursors::get(tx, scope, &binding()).await?;
+    let journal_head = sources::head(tx, scope).await?;
+    if journal_head > cursor.sequence {
+        return Ok(None);
+    }
+    let memory = artifacts::head(tx, &ArtifactKey::memory(scope)).await?;
+    Ok(Some(super::nothing_pending(cursor.sequence, journal_head, memory)))
 }
 
 async fn load_in(tx: &mut Tx, scope: &ScopeId, request: Load) -> Result<Loaded, TxError> {
