@@ -11,6 +11,7 @@ pub mod fence;
 pub mod ids;
 pub mod lease;
 pub mod limits;
+pub mod location;
 pub mod memory;
 pub mod operation;
 pub mod rate;

@@ -7,6 +7,7 @@
 mod migrate;
 mod refusal;
 mod server;
+mod show;
 mod signals;
 
 use std::collections::BTreeMap;
@@ -89,20 +90,41 @@ enum ServerCommand {
     Run(RunArgs),
     /// Bring the database to this build's schema, forward only
     Migrate(MigrateArgs),
-    /// Read and check the settings, and tell every fault
+    /// Show the settings that hold with secrets hidden, or tell every fault
     Config(ConfigArgs),
 }
 
 #[derive(Debug, Args)]
 struct RunArgs {
+    #[command(flatten)]
+    flags: FlagArgs,
+    #[command(flatten)]
+    file: FileArgs,
+}
+
+/// Settings that have a flag.
+#[derive(Debug, Args)]
+struct FlagArgs {
     /// Address to listen on (`POWERCONTEXT_SERVER_HTTP_HOST`)
     #[arg(long)]
     host: Option<String>,
     /// Port to listen on, 1 to 65535 (`POWERCONTEXT_SERVER_HTTP_PORT`)
     #[arg(long)]
     port: Option<String>,
-    #[command(flatten)]
-    file: FileArgs,
+    /// Ignored: work is scheduled in the database
+    #[arg(long, value_name = "PATH", hide = true)]
+    scheduler_path: Option<String>,
+}
+
+impl FlagArgs {
+    fn into_flags(self) -> Vec<Flag> {
+        let flags = [
+            self.host.map(Flag::host),
+            self.port.map(Flag::port),
+            self.scheduler_path.map(Flag::scheduler_path),
+        ];
+        flags.into_iter().flatten().collect()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -120,8 +142,16 @@ struct MigrateArgs {
 #[derive(Debug, Args)]
 struct ConfigArgs {
     /// Print the reference page of all settings instead
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["example", "output"])]
     reference: bool,
+    /// Print an env file with every setting, its meaning and its default instead
+    #[arg(long, conflicts_with = "output")]
+    example: bool,
+    /// Form of what is shown
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    #[command(flatten)]
+    flags: FlagArgs,
     #[command(flatten)]
     file: FileArgs,
 }
@@ -165,25 +195,10 @@ impl Cli {
         match self.command {
             Command::Server(ServerCommand::Run(args)) => server::run(args, env, streams).await,
             Command::Server(ServerCommand::Migrate(args)) => migrate::run(args, env, streams).await,
-            Command::Server(ServerCommand::Config(args)) => check(args, env, streams),
+            Command::Server(ServerCommand::Config(args)) => show::run(args, env, streams),
             Command::Dev(command) => dev(command, streams).await,
             Command::WorkerChild(args) => child(&args, streams).await,
         }
-    }
-}
-
-fn check(args: ConfigArgs, env: BTreeMap<String, String>, streams: &mut Streams<'_>) -> Exit {
-    if args.reference {
-        // The page ends with a line break of its own.
-        streams.say(config::reference().trim_end());
-        return Exit::Done;
-    }
-    match load(env, args.file, Vec::new()) {
-        Ok(_) => {
-            streams.say("The settings are valid.");
-            Exit::Done
-        }
-        Err(faults) => tell_faults(&faults, streams),
     }
 }
 
@@ -225,11 +240,15 @@ async fn child(args: &ChildArgs, streams: &mut Streams<'_>) -> Exit {
 }
 
 fn load(env: BTreeMap<String, String>, file: FileArgs, flags: Vec<Flag>) -> Result<Settings, Vec<ConfigFault>> {
-    config::load(Sources {
+    config::load(sources(env, file, flags))
+}
+
+fn sources(env: BTreeMap<String, String>, file: FileArgs, flags: Vec<Flag>) -> Sources {
+    Sources {
         env,
         env_file: file.env_file,
         flags,
-    })
+    }
 }
 
 fn tell_faults(faults: &[ConfigFault], streams: &mut Streams<'_>) -> Exit {
@@ -246,6 +265,13 @@ fn start_log(settings: &Settings) {
     };
     // In one process the first command's log stays.
     let _ = log::init(settings.logging.level, format);
+    for notice in &settings.notices {
+        tracing::warn!(
+            setting = notice.key(),
+            reason = notice.reason(),
+            "a setting changes nothing"
+        );
+    }
 }
 
 /// The database that the settings name.

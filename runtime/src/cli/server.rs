@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{Exit, RunArgs, Streams, database_url, load, refusal, signals, start_log, tell_faults};
-use crate::config::Flag;
 use crate::roles;
 
 /// Runs the server until a signal, or tells why it cannot.
 pub(super) async fn run(args: RunArgs, env: BTreeMap<String, String>, streams: &mut Streams<'_>) -> Exit {
-    let flags = args.host.map(Flag::host).into_iter().chain(args.port.map(Flag::port));
-    let settings = match load(env, args.file, flags.collect()) {
+    let settings = match load(env, args.file, args.flags.into_flags()) {
         Ok(settings) => settings,
         Err(faults) => return tell_faults(&faults, streams),
     };

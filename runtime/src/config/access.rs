@@ -29,8 +29,11 @@ pub struct AccessSettings {
     pub quota: Option<Quota>,
 }
 
+/// What is asked of callers, and whether a token is set that nobody asks for.
+type Access = (AccessSettings, bool);
+
 /// Both, each with its own faults.
-pub(super) fn reach(r: &mut Reader) -> (Result<HttpSettings, Refused>, Result<AccessSettings, Refused>) {
+pub(super) fn reach(r: &mut Reader) -> (Result<HttpSettings, Refused>, Result<Access, Refused>) {
     let host = r.get(&keys::HTTP_HOST);
     let port = r.get(&keys::HTTP_PORT);
     let access = access(r, host.as_ref().ok());
@@ -46,7 +49,7 @@ fn http(host: Result<Given<IpAddr>, Refused>, port: Result<Given<u32>, Refused>)
 }
 
 /// The token and the limit; refuses a `host` at which strangers would be served.
-fn access(r: &mut Reader, host: Option<&Given<IpAddr>>) -> Result<AccessSettings, Refused> {
+fn access(r: &mut Reader, host: Option<&Given<IpAddr>>) -> Result<Access, Refused> {
     let is_on = r.get(&keys::AUTH_ENABLED);
     let token = r.optional(&keys::AUTH_TOKEN);
     let is_waived = r.get(&keys::ALLOW_UNAUTHENTICATED_NON_LOOPBACK);
@@ -67,10 +70,12 @@ fn access(r: &mut Reader, host: Option<&Given<IpAddr>>) -> Result<AccessSettings
         let reason = format!("must be set, because {} is true", keys::AUTH_ENABLED.name);
         return Err(r.refuse(&keys::AUTH_TOKEN, Origin::Default, reason));
     }
-    Ok(AccessSettings {
+    let is_idle = token.is_some() && !is_on;
+    let settings = AccessSettings {
         token: token.filter(|_| is_on),
         quota: quota?,
-    })
+    };
+    Ok((settings, is_idle))
 }
 
 fn is_loopback(host: IpAddr) -> bool {

@@ -356,3 +356,33 @@ fn the_reference_has_a_line_for_every_setting() {
         }
     }
 }
+
+#[test]
+fn the_example_file_changes_nothing_and_names_every_setting() {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(example().as_bytes()).expect("writable");
+    let mut with = sources(&[]);
+    with.env_file = Some(file.path().to_owned());
+    let (loaded, shown) = load_and_show(with).expect("valid");
+    assert_eq!(format!("{loaded:?}"), format!("{:?}", settings(&[])));
+    for (key, setting) in GROUPS.iter().flat_map(|group| group.keys).zip(&shown) {
+        let is_set = matches!(key.default(), Default::Text(_));
+        assert_eq!(matches!(setting.origin, Origin::EnvFile(_)), is_set, "{}", key.name());
+        let line = format!("{}{}=", if is_set { "" } else { "#" }, key.name());
+        let lines = example().lines().filter(|l| l.starts_with(&line)).count();
+        assert_eq!(lines, 1, "{line}");
+    }
+}
+
+#[test]
+fn what_is_set_in_vain_is_told_and_is_no_fault() {
+    assert_eq!(settings(&[]).notices, []);
+    let vain = settings(&[("SCHEDULER_PATH", "/a/b.db"), ("AUTH_TOKEN", "t0ken")]);
+    assert_eq!(vain.notices, [Notice::SchedulerPathIgnored, Notice::TokenUnused]);
+    let asked = settings(&[
+        ("AUTH_ENABLED", "true"),
+        ("AUTH_TOKEN", "t0ken"),
+        ("SCHEDULER_PATH", ""),
+    ]);
+    assert_eq!(asked.notices, []);
+}

@@ -136,6 +136,16 @@ impl Rule for BaseUrl {
         let good = matches!(url.scheme(), "http" | "https") && url.has_host() && plain && whole;
         good.then_some(url)
     }
+
+    /// A path may hold what a gateway takes for a key.
+    fn shown(&self, text: &str) -> Option<String> {
+        let url = self.read(text)?;
+        let path = match url.path() {
+            path @ ("/" | "/v1" | "/v1/") => path,
+            _ => "/…",
+        };
+        Some(format!("{}{path}", url.origin().ascii_serialization()))
+    }
 }
 
 /// Whether requests to this address can be read by others on their way.
@@ -185,6 +195,14 @@ impl Rule for Headers {
             headers.into_iter().map(secret).collect()
         })
     }
+
+    fn shown(&self, text: &str) -> Option<String> {
+        is_empty_object(text).then(|| text.to_owned())
+    }
+}
+
+fn is_empty_object(text: &str) -> bool {
+    serde_json::from_str::<Map<String, Value>>(text).is_ok_and(|object| object.is_empty())
 }
 
 const SETTINGS_BYTES_MAX: usize = 16 * 1024;
@@ -211,6 +229,10 @@ impl Rule for ModelSettings {
         }
         let settings: Map<String, Value> = serde_json::from_str(text).ok()?;
         (!OWN_MEMBERS.iter().any(|own| settings.contains_key(*own))).then_some(settings)
+    }
+
+    fn shown(&self, text: &str) -> Option<String> {
+        is_empty_object(text).then(|| text.to_owned())
     }
 
     fn refused(&self, text: &str) -> Option<Reason> {

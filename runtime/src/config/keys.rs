@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::generation::{BaseUrl, Headers, Model, ModelSettings};
 use super::names::{DatabaseKind, ExtractionProfile, Folder, Host, Location, LogFormat};
-use super::rule::{Flag, Label, Millis, OneOf, Rule, Seconds, Secret, Whole};
+use super::rule::{Flag, Ignored, Label, Millis, OneOf, Rule, Seconds, Secret, Whole};
 
 /// Prefix of all variables of the server but the few that other programs share.
 pub const PREFIX: &str = "POWERCONTEXT_SERVER_";
@@ -35,6 +35,8 @@ pub(super) trait Documented: Sync {
     fn accepted(&self) -> Cow<'static, str>;
     fn default(&self) -> Default;
     fn help(&self) -> &'static [&'static str];
+    fn shown(&self, text: &str) -> Option<String>;
+    fn is_empty_unset(&self) -> bool;
 }
 
 impl<R: Rule> Documented for Key<R> {
@@ -52,6 +54,14 @@ impl<R: Rule> Documented for Key<R> {
 
     fn help(&self) -> &'static [&'static str] {
         self.help
+    }
+
+    fn shown(&self, text: &str) -> Option<String> {
+        self.rule.shown(text)
+    }
+
+    fn is_empty_unset(&self) -> bool {
+        self.rule.is_empty_unset()
     }
 }
 
@@ -159,6 +169,8 @@ keys! {
         DEPLOYMENT_ID: Label = Label { chars_max: 128 }, Text("local");
         /// Name of what all replicas must have in common.
         DEPLOYMENT_BEHAVIOR_REVISION: Label = Label { chars_max: 128 }, Text("default");
+        /// Of no use: work is scheduled in the database. Accepted from older configurations, and the log says that it is ignored.
+        SCHEDULER_PATH: Ignored = Ignored, Unset("nothing");
     }
     "Coordination" {
         /// How long a process that stopped renewing still counts as alive: on OceanBase a start waits for it.

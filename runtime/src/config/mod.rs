@@ -6,11 +6,14 @@
 //! is refused, never the value, which may be a secret.
 
 mod access;
+mod effective;
 mod env_file;
+mod example;
 mod fault;
 mod generation;
 mod keys;
 mod names;
+mod notice;
 mod reader;
 mod reference;
 mod rule;
@@ -20,10 +23,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use access::{AccessSettings, HttpSettings};
+pub use effective::{Effective, Shown};
+pub use example::example;
 pub use fault::{ConfigFault, Origin};
 pub use generation::{GenerationSettings, Provider};
 pub use keys::PREFIX;
 pub use names::{DatabaseLocation, ExtractionProfile, LogFormat};
+pub use notice::Notice;
 pub use reference::reference;
 pub use settings::{
     CoordinationSettings, DatabaseSettings, DeploymentSettings, LoggingSettings, MemorySettings, OperationsSettings,
@@ -59,6 +65,15 @@ impl Flag {
             value,
         }
     }
+
+    /// `--scheduler-path`.
+    pub fn scheduler_path(value: String) -> Self {
+        Self {
+            flag: "--scheduler-path",
+            key: keys::SCHEDULER_PATH.name,
+            value,
+        }
+    }
 }
 
 /// Where settings come from. Flags win over the environment, the environment over the file, the file over defaults.
@@ -77,11 +92,27 @@ pub struct Sources {
 /// # Errors
 /// All faults; never empty.
 pub fn load(sources: Sources) -> Result<Settings, Vec<ConfigFault>> {
+    settings::check(reader(sources))
+}
+
+/// Reads and checks every setting, and says of each what holds and where that came from, in the order of the reference.
+///
+/// # Errors
+/// All faults; never empty.
+pub fn load_and_show(sources: Sources) -> Result<(Settings, Vec<Effective>), Vec<ConfigFault>> {
+    let reader = reader(sources);
+    let given = effective::given(&reader);
+    let settings = settings::check(reader)?;
+    let shown = effective::with_derived(given, &settings);
+    Ok((settings, shown))
+}
+
+fn reader(sources: Sources) -> reader::Reader {
     let (file, faults) = match &sources.env_file {
         Some(path) => env_file::read(path),
         None => (env_file::Entries::default(), Vec::new()),
     };
-    settings::check(reader::Reader::new(sources.flags, sources.env, file, faults))
+    reader::Reader::new(sources.flags, sources.env, file, faults)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr as _;
 
+use powercontext_core::location::{Location as Named, LocationFault};
 use secrecy::SecretString;
 use sqlx::mysql::MySqlConnectOptions;
 
@@ -95,9 +96,6 @@ impl Rule for Host {
 /// A URL of OceanBase or the path of a SQLite file.
 pub(super) struct Location;
 
-/// Schemes of an OceanBase URL; the last is the spelling of older configurations.
-const OCEANBASE_SCHEMES: [&str; 3] = ["mysql://", "oceanbase://", "mysql+aoceanbase://"];
-
 impl Rule for Location {
     type Out = DatabaseLocation;
 
@@ -107,33 +105,38 @@ impl Rule for Location {
     }
 
     fn read(&self, text: &str) -> Option<DatabaseLocation> {
-        if let Some(rest) = OCEANBASE_SCHEMES.iter().find_map(|scheme| text.strip_prefix(scheme)) {
-            let options = MySqlConnectOptions::from_str(&format!("mysql://{rest}")).ok()?;
-            let named = options.get_database().is_some_and(|name| !name.is_empty());
-            return named.then(|| DatabaseLocation::OceanBase(SecretString::from(text)));
-        }
-        let path = text
-            .strip_prefix("sqlite://")
-            .or_else(|| text.strip_prefix("sqlite:"))
-            .unwrap_or(text);
-        let is_path = !(path.trim().is_empty() || path.contains("://") || path == IN_MEMORY || has_login(path));
-        is_path.then(|| DatabaseLocation::Sqlite(PathBuf::from(path)))
+        Some(match Named::read(text).ok()? {
+            Named::OceanBase(rest) => {
+                server(rest)?;
+                DatabaseLocation::OceanBase(SecretString::from(text))
+            }
+            Named::Sqlite(path) => DatabaseLocation::Sqlite(PathBuf::from(path)),
+        })
     }
 
     fn refused(&self, text: &str) -> Option<Reason> {
-        text.ends_with(IN_MEMORY)
-            .then_some("a database in memory is lost at the end of the process; name a file".into())
+        let fault = Named::read(text).err()?;
+        (fault == LocationFault::InMemory).then(|| fault.to_string().into())
+    }
+
+    fn shown(&self, text: &str) -> Option<String> {
+        Some(match Named::read(text).ok()? {
+            Named::OceanBase(rest) => {
+                let server = server(rest)?;
+                let database = server.get_database().unwrap_or_default();
+                format!("oceanbase at {}:{}/{database}", server.get_host(), server.get_port())
+            }
+            Named::Sqlite(path) => format!("sqlite at {path}"),
+        })
     }
 }
 
-/// Whether a text looks like `USER:PASSWORD@HOST` whose scheme was forgotten or misspelt. As the name of a file it would
-/// show the password to everybody who sees the folder, or an error about the file.
-fn has_login(path: &str) -> bool {
-    let login = path.split_once('@').map_or("", |(login, _)| login);
-    login.contains(':') && !path.starts_with(['/', '.'])
+/// The server and database of a URL without its scheme, as the driver reads it.
+fn server(rest: &str) -> Option<MySqlConnectOptions> {
+    let options = MySqlConnectOptions::from_str(&format!("mysql://{rest}")).ok()?;
+    let is_named = options.get_database().is_some_and(|name| !name.is_empty());
+    is_named.then_some(options)
 }
-
-const IN_MEMORY: &str = ":memory:";
 
 /// A folder.
 pub(super) struct Folder;
@@ -174,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_database_is_a_url_of_oceanbase_or_a_path() {
-        for scheme in OCEANBASE_SCHEMES {
+        for scheme in powercontext_core::location::OCEANBASE_SCHEMES {
             let url = format!("{scheme}u:hunter2@h:2881/pc?charset=utf8mb4");
             let Some(DatabaseLocation::OceanBase(kept)) = Location.read(&url) else {
                 panic!("{scheme}: not read");

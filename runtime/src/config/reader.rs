@@ -47,7 +47,8 @@ impl Reader {
         self.env.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    fn text(&self, name: &str) -> Option<(&str, Origin)> {
+    /// What the sources say about a setting, not yet read by any rule.
+    pub(super) fn text(&self, name: &str) -> Option<(&str, Origin)> {
         if let Some(flag) = self.flags.iter().find(|flag| flag.key == name) {
             return Some((&flag.value, Origin::Flag(flag.flag)));
         }

@@ -28,6 +28,11 @@ pub(super) trait Rule: Sync {
         None
     }
 
+    /// A text that was accepted as anybody may see it; `None` when nothing of it may be seen.
+    fn shown(&self, text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
     /// Whether an empty text is the same as none.
     fn is_empty_unset(&self) -> bool {
         false
@@ -182,6 +187,25 @@ impl Rule for Label {
     }
 }
 
+/// What older configurations say and nobody reads any more.
+pub(super) struct Ignored;
+
+impl Rule for Ignored {
+    type Out = ();
+
+    fn accepted(&self) -> Cow<'static, str> {
+        "any text (empty means unset)".into()
+    }
+
+    fn read(&self, _text: &str) -> Option<()> {
+        Some(())
+    }
+
+    fn is_empty_unset(&self) -> bool {
+        true
+    }
+}
+
 /// A secret; an empty one is none.
 pub(super) struct Secret;
 
@@ -195,6 +219,10 @@ impl Rule for Secret {
     fn read(&self, text: &str) -> Option<SecretString> {
         let fits = text.len() <= 4096 && text.bytes().all(|b| b.is_ascii_graphic());
         fits.then(|| SecretString::from(text))
+    }
+
+    fn shown(&self, _text: &str) -> Option<String> {
+        None
     }
 
     fn is_empty_unset(&self) -> bool {

@@ -14,6 +14,7 @@ use super::fault::{ConfigFault, Origin};
 use super::generation::{GenerationSettings, generation};
 use super::keys;
 use super::names::{DatabaseKind, DatabaseLocation, ExtractionProfile, LogFormat};
+use super::notice::Notice;
 use super::reader::{Given, Reader, Refused};
 
 /// Everything a single node needs to know. Nothing in here is out of range.
@@ -41,6 +42,8 @@ pub struct Settings {
     pub logging: LoggingSettings,
     /// Whether it serves `/metrics`.
     pub metrics: bool,
+    /// What is set in vain.
+    pub notices: Vec<Notice>,
 }
 
 /// What the server stores in.
@@ -147,9 +150,19 @@ fn sections(r: &mut Reader) -> Result<Settings, Refused> {
     let generation = generation(r);
     let logging = logging(r);
     let metrics = r.get(&keys::METRICS_ENABLED);
+    let scheduler_path = r.optional(&keys::SCHEDULER_PATH);
+    let (access, is_token_idle) = access?;
+    let is_path_ignored = scheduler_path?.is_some();
+    let notices = [
+        (is_path_ignored, Notice::SchedulerPathIgnored),
+        (is_token_idle, Notice::TokenUnused),
+    ];
+    let notices = notices
+        .into_iter()
+        .filter_map(|(holds, notice)| holds.then_some(notice));
     Ok(Settings {
         http: http?,
-        access: access?,
+        access,
         database: database?,
         deployment: deployment?,
         coordination: coordination?,
@@ -159,6 +172,7 @@ fn sections(r: &mut Reader) -> Result<Settings, Refused> {
         generation: generation?,
         logging: logging?,
         metrics: metrics?.value,
+        notices: notices.collect(),
     })
 }
 

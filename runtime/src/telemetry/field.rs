@@ -27,6 +27,7 @@ pub const ALL: &[&str] = &[
     RUN,
     SECONDS,
     SECONDS_LEFT,
+    SETTING,
     SIGNAL,
     STATEMENT,
     STATUS,
@@ -79,6 +80,8 @@ pub const RUN: &str = "run";
 pub const SECONDS: &str = "seconds";
 /// Seconds until a lease expires.
 pub const SECONDS_LEFT: &str = "seconds_left";
+/// Name of a setting.
+pub const SETTING: &str = "setting";
 /// A signal of the operating system.
 pub const SIGNAL: &str = "signal";
 /// Name of an SQL statement.
