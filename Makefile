@@ -30,8 +30,8 @@ run: ## Build, start one server with the deterministic model, and show capture, 
 .PHONY: build
 build: ## Build optimised binaries into dist/
 	@tests/support/deps cargo cc
-	@cargo build --release --package powercontext
-	@install -D "$(CARGO_TARGET_DIR)/release/powercontext" dist/powercontext
+	@cargo build --release --package powercontext --package powercontext-operator
+	@install -D --target-directory dist "$(CARGO_TARGET_DIR)/release/powercontext" "$(CARGO_TARGET_DIR)/release/powercontext-operator"
 	@ls -l dist
 
 .PHONY: test

@@ -1,0 +1,3 @@
+//! The operator's speed and size against a real API server.
+
+fn main() {}

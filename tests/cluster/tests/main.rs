@@ -1,0 +1,5 @@
+//! The behaviour of the operator on a real API server. Names are sentences; each test has a namespace and an operator of its
+//! own on one control plane, so they run side by side.
+
+mod admission;
+mod rollout;
