@@ -16,6 +16,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CONVERSATION ?= docs/examples/conversation.jsonl
 RUN_ARGS ?=
 TEST_ARGS ?= --workspace
+# Sections (sqlite, oceanbase, served) and --quick: make bench BENCH_ARGS='sqlite --quick'.
+BENCH_ARGS ?=
 
 .PHONY: help
 help: ## Print this list
@@ -55,8 +57,9 @@ gen: ## Write the generated files again
 	cargo xtask gen
 
 .PHONY: bench
-bench: ## Measure throughput and latency (no benchmark exists yet; it says so)
-	@echo 'There is no benchmark yet, and nothing was measured. It comes together with docs/performance.md.'
+bench: ## Measure throughput, latency and size beside what the machine can do (docs/performance.md)
+	@tests/support/deps cargo cc python3
+	@tests/support/run-bench $(BENCH_ARGS)
 
 .PHONY: clean
 clean: ## Remove build results and dist/; downloads stay

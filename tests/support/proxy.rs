@@ -4,7 +4,10 @@
 //! the names of its statements, and breaks that one connection before or after the server has done what was asked. The
 //! proxy reads the protocol in clear text, so [`Proxy::url`] turns encryption off.
 
+// Named, because the benchmark has this file as a module too.
+#[path = "proxy/link.rs"]
 mod link;
+#[path = "proxy/packets.rs"]
 mod packets;
 
 use std::net::SocketAddr;
