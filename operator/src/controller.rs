@@ -62,7 +62,7 @@ pub struct Context {
     pub metrics: Metrics,
     /// Namespace of the operator, where it is known.
     pub operator_namespace: Option<String>,
-    memory: Mutex<BTreeMap<String, Memory>>,
+    memory: Arc<Mutex<BTreeMap<String, Memory>>>,
 }
 
 impl Context {
@@ -82,8 +82,15 @@ impl Context {
             asker,
             metrics,
             operator_namespace,
-            memory: Mutex::default(),
+            memory: Arc::default(),
         }
+    }
+
+    /// The same with the memory of another scope, so that the metrics count the deployments of all.
+    #[must_use]
+    pub fn sharing(mut self, other: &Self) -> Self {
+        self.memory = Arc::clone(&other.memory);
+        self
     }
 
     fn memory(&self) -> MutexGuard<'_, BTreeMap<String, Memory>> {

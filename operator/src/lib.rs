@@ -3,6 +3,7 @@
 //! A reconcile is a pipeline of typed steps: dereference (read the secrets and what the roles report), validate, build,
 //! plan, apply, write the status. Only the first and the last two talk to anything; the steps between are pure.
 
+pub mod check;
 pub mod controller;
 pub mod error;
 pub mod health;

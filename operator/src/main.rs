@@ -1,47 +1,75 @@
 //! The operator: arguments, wiring, shutdown. It exits when it loses the lease, so that two never act at once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 use futures_util::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, Config};
+use powercontext_operator::check::{Subject, check};
 use powercontext_operator::controller::Context;
 use powercontext_operator::controller::dereference::Asker;
 use powercontext_operator::controller::watch::Watches;
-use powercontext_operator::health::{self, Readiness};
+use powercontext_operator::health::{self, Pages, Readiness, Token};
 use powercontext_operator::leader::Elector;
 use powercontext_operator::metrics::Metrics;
 use powercontext_operator::names::FIELD_MANAGER;
 use powercontext_operator::object::Kind;
 use powercontext_operator::rt;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+/// How long `check` waits for a roll-out that is under way.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 /// Brings every PowerContextDeployment to what its spec says.
 #[derive(Debug, Parser)]
-#[command(name = "powercontext-operator", version)]
+#[command(name = "powercontext-operator", version, args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Look from outside whether an installed operator can do its work; change nothing.
+    Check(CheckArguments),
+}
+
+/// What both need to know.
+#[derive(Debug, Args)]
+struct CommonArguments {
     /// A namespace to look after; may be given several times. Without one: the whole cluster.
     #[arg(long = "namespace", env = "POWERCONTEXT_OPERATOR_NAMESPACES", value_delimiter = ',')]
     namespaces: Vec<String>,
-    /// Port of health and metrics.
-    #[arg(long, env = "POWERCONTEXT_OPERATOR_PORT", default_value_t = 8080)]
-    port: u16,
-    /// Run without a lease. Only where there is surely one replica.
-    #[arg(long, env = "POWERCONTEXT_OPERATOR_NO_LEADER_ELECTION")]
-    no_leader_election: bool,
     /// Name of the lease.
     #[arg(long, env = "POWERCONTEXT_OPERATOR_LEASE", default_value = FIELD_MANAGER)]
     lease: String,
     /// Namespace of the operator, and of the lease.
     #[arg(long, env = "POD_NAMESPACE")]
     pod_namespace: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Port of health and metrics.
+    #[arg(long, env = "POWERCONTEXT_OPERATOR_PORT", default_value_t = 8080)]
+    port: u16,
+    /// Run without a lease. Only where there is surely one replica.
+    #[arg(long, env = "POWERCONTEXT_OPERATOR_NO_LEADER_ELECTION")]
+    no_leader_election: bool,
     /// Name of this replica in the lease.
     #[arg(long, env = "POD_NAME")]
     pod_name: Option<String>,
@@ -50,12 +78,22 @@ struct Arguments {
     log_level: tracing::Level,
 }
 
+#[derive(Debug, Args)]
+struct CheckArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Where the operator's health and metrics are, such as `http://powercontext-operator:8080`.
+    #[arg(long)]
+    url: String,
+}
+
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     // Other crates may log what they were sent once they are asked for details, so they are never asked.
+    let level = arguments.run.log_level;
     let targets = Targets::new()
-        .with_default(tracing::Level::WARN.min(arguments.log_level))
-        .with_target("powercontext_operator", arguments.log_level);
+        .with_default(tracing::Level::WARN.min(level))
+        .with_target("powercontext_operator", level);
     let lines = tracing_subscriber::fmt::layer()
         .json()
         .flatten_event(true)
@@ -71,20 +109,56 @@ fn main() -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    runtime.block_on(run(arguments))
+    match arguments.command {
+        None => runtime.block_on(run(arguments.run)),
+        Some(Command::Check(arguments)) => runtime.block_on(look(arguments)),
+    }
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<()> {
+/// Prints each promise that holds; the first that does not is the error.
+async fn look(arguments: CheckArguments) -> anyhow::Result<()> {
+    let client = client().await?;
+    let CommonArguments {
+        namespaces,
+        lease,
+        pod_namespace,
+    } = arguments.common;
+    let namespace = pod_namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+    let subject = Subject {
+        url: arguments.url,
+        namespaces,
+        lease: (namespace, lease),
+        token: health::token_of_environment(),
+        patience: PATIENCE,
+    };
+    check(&client, &subject, |promise| println!("true: {promise}")).await?;
+    Ok(())
+}
+
+async fn client() -> anyhow::Result<Client> {
+    let config = Config::infer().await.context("finding the API server")?;
+    Client::try_from(config).context("making a client of the API server")
+}
+
+async fn run(arguments: RunArguments) -> anyhow::Result<()> {
+    let token = health::token_of_environment();
+    let token = token.map(|token| Token::new(&token).context("the token of the metrics is empty or holds a blank"));
+    let token = token.transpose()?;
     let stop = CancellationToken::new();
     stop_on_signal(stop.clone())?;
     let metrics = Metrics::new().context("making the metrics")?;
     let ready = Readiness::default();
     let listener = health::bind(arguments.port).await.context("opening the port")?;
-    let serving = rt::spawn(health::serve(listener, ready.clone(), metrics.clone(), stop.clone()));
+    let pages = Pages {
+        ready: ready.clone(),
+        metrics: metrics.clone(),
+        token,
+    };
+    let serving = rt::spawn(health::serve(listener, pages, stop.clone()));
 
-    let config = Config::infer().await.context("finding the API server")?;
-    let client = Client::try_from(config).context("making a client of the API server")?;
+    let client = client().await?;
     let namespace = arguments
+        .common
         .pod_namespace
         .clone()
         .unwrap_or_else(|| client.default_namespace().to_owned());
@@ -93,7 +167,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let me = identity(&arguments);
     let mut elector = Elector::new(
         Api::<Lease>::namespaced(client.clone(), &namespace),
-        arguments.lease.clone(),
+        arguments.common.lease.clone(),
         me.clone(),
     );
     let outcome = if arguments.no_leader_election || elector.acquire(&stop).await {
@@ -108,45 +182,72 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     outcome
 }
 
-/// Reconciles until it is asked to stop or loses the lease.
-async fn lead(
-    arguments: &Arguments,
+/// Starts the watches of every scope, which reconcile until the token is cancelled. Ready from when all have been filled.
+async fn watch(
+    arguments: &RunArguments,
     client: &Client,
     metrics: &Metrics,
     ready: &Readiness,
     me: &str,
-    (elector, stop): (&mut Elector, &CancellationToken),
-) -> anyhow::Result<()> {
+    working: &CancellationToken,
+) -> anyhow::Result<Vec<JoinHandle<()>>> {
     let (group, version, ..) = Kind::PodMonitor.names();
     let with_monitors = client
         .list_api_group_resources(&format!("{group}/{version}"))
         .await
         .is_ok();
-    let scopes: Vec<Option<&str>> = if arguments.namespaces.is_empty() {
+    let namespaces = &arguments.common.namespaces;
+    let scopes: Vec<Option<&str>> = if namespaces.is_empty() {
         vec![None]
     } else {
-        arguments.namespaces.iter().map(|name| Some(name.as_str())).collect()
+        namespaces.iter().map(|name| Some(name.as_str())).collect()
     };
-    ready.set(false);
-    let working = CancellationToken::new();
+    let unfilled = Arc::new(AtomicUsize::new(scopes.len()));
+    let mut first: Option<Arc<Context>> = None;
     let mut work = Vec::new();
+    ready.set(false);
     for scope in scopes {
         let watches = Watches::new(client, scope, with_monitors);
         let reporter = Reporter {
             controller: FIELD_MANAGER.to_owned(),
             instance: Some(me.to_owned()),
         };
-        let context = Context::new(
+        let mut context = Context::new(
             client.clone(),
             watches.caches(),
             Recorder::new(client.clone(), reporter),
             Asker::new().context("making a client of the roles")?,
             metrics.clone(),
-            arguments.pod_namespace.clone(),
+            arguments.common.pod_namespace.clone(),
         );
-        let (ready, over) = (ready.clone(), working.clone().cancelled_owned());
-        work.push(rt::spawn(watches.run(Arc::new(context), over, move || ready.set(true))));
+        if let Some(first) = &first {
+            context = context.sharing(first);
+        }
+        let context = Arc::new(context);
+        first.get_or_insert_with(|| Arc::clone(&context));
+        let (ready, unfilled) = (ready.clone(), Arc::clone(&unfilled));
+        let filled = move || {
+            if unfilled.fetch_sub(1, Ordering::Relaxed) == 1 {
+                ready.set(true);
+            }
+        };
+        let over = working.clone().cancelled_owned();
+        work.push(rt::spawn(watches.run(context, over, filled)));
     }
+    Ok(work)
+}
+
+/// Reconciles until it is asked to stop or loses the lease.
+async fn lead(
+    arguments: &RunArguments,
+    client: &Client,
+    metrics: &Metrics,
+    ready: &Readiness,
+    me: &str,
+    (elector, stop): (&mut Elector, &CancellationToken),
+) -> anyhow::Result<()> {
+    let working = CancellationToken::new();
+    let mut work = watch(arguments, client, metrics, ready, me, &working).await?;
     let kept = if arguments.no_leader_election {
         stop.cancelled().await;
         true
@@ -182,7 +283,7 @@ async fn lead(
 }
 
 /// Another name in every process: the pod's, and the number of the process for a restart in the same pod.
-fn identity(arguments: &Arguments) -> String {
+fn identity(arguments: &RunArguments) -> String {
     let pod = arguments.pod_name.as_deref().unwrap_or(FIELD_MANAGER);
     format!("{pod}_{}_{}", std::process::id(), rt::time_of_day().as_second())
 }

@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 
+use crate::chart;
+
 struct Generated {
     path: &'static str,
     text: String,
@@ -29,6 +31,18 @@ fn all(root: &Path) -> anyhow::Result<Vec<Generated>> {
         files.push(Generated {
             path: "crds/powercontextdeployments.yaml",
             text: powercontext_crds::yaml(),
+        });
+    }
+    let folder = root.join("charts/powercontext");
+    if folder.is_dir() {
+        let read = |name: &str| fs::read_to_string(folder.join(name)).with_context(|| format!("reading {name}"));
+        files.push(Generated {
+            path: "charts/powercontext/templates/crd.yaml",
+            text: chart::definition(&powercontext_crds::yaml())?,
+        });
+        files.push(Generated {
+            path: "charts/powercontext/README.md",
+            text: chart::page(&read("Chart.yaml")?, &read("values.yaml")?)?,
         });
     }
     Ok(files)

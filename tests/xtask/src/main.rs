@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+mod chart;
 mod files;
 mod generate;
 mod layers;

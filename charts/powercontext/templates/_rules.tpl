@@ -1,0 +1,47 @@
+{{/* What the operator may do where its deployments are. Every verb is used, and no other is needed; the test
+`every_right_of_the_operator_is_used_and_none_is_missing` reads both from the API server's audit log.
+
+- Secrets are read one by one, by the names that a PowerContextDeployment gives. They are never listed or watched.
+- A Job is made and deleted, and never changed. Service accounts, Services and Deployments go with their owner.
+- Server-side apply of what is not there yet needs `create` beside `patch`. */}}
+{{- define "powercontext.rules" -}}
+- apiGroups: [powercontext.io]
+  resources: [powercontextdeployments]
+  verbs: [get, list, watch]
+- apiGroups: [powercontext.io]
+  resources: [powercontextdeployments/status]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch, patch]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [serviceaccounts, services]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [list, watch, create, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies, ingresses]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
