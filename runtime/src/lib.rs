@@ -1,7 +1,7 @@
 //! The PowerContext server: API, Scheduler and Worker in one binary.
 //!
 //! Modules import in one direction only, which `cargo xtask layers` enforces:
-//! `store` <- `ledger` <- `families` <- `worker`, `api` <- `roles` <- `cli`, with `config`, `telemetry`, `inference` and
+//! `store` <- `ledger` <- `supervisor`, `families` <- `worker`, `api` <- `roles` <- `cli`, with `config`, `telemetry`, `inference` and
 //! `rt` beside them.
 
 pub mod api;
@@ -14,5 +14,6 @@ pub mod ledger;
 pub mod roles;
 pub mod rt;
 pub mod store;
+pub mod supervisor;
 pub mod telemetry;
 pub mod worker;

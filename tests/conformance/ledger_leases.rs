@@ -27,7 +27,7 @@ const TERM: Span = Span::seconds(60);
 async fn acquire(db: &Db, name: LeaseName, member: &MemberId) -> Result<Acquire<LeaseName>, TxError> {
     let input = Arc::new((name, member.clone()));
     db.tx_with(TxName::Lease, &input, |tx, (name, member)| {
-        Box::pin(leases::acquire(tx, *name, member, TERM))
+        Box::pin(leases::acquire(tx, name.clone(), member, TERM))
     })
     .await
 }
@@ -170,9 +170,9 @@ async fn two_names_are_two_leases(kit: &Kit) -> anyhow::Result<()> {
 async fn raise_term(db: &Db) -> Result<(), TxError> {
     let member = Arc::new(rt::member_id());
     let raised = db.tx_with(TxName::Lease, &member, |tx, member| {
-        Box::pin(leases::raise_term(tx, member))
+        Box::pin(leases::raise_term(tx, NAME, member))
     });
-    db.set_term(raised.await?);
+    db.set_term(raised.await?.fence());
     Ok(())
 }
 

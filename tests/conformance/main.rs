@@ -18,4 +18,7 @@ mod memory;
 mod rates;
 mod sources;
 mod statements;
+mod supervise_admit;
+mod supervise_kit;
+mod supervise_scan;
 mod usage;

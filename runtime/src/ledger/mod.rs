@@ -4,6 +4,7 @@
 //! write of a run takes the [`Held`](powercontext_core::lease::Held) lease that the claim granted, and compares owner,
 //! fence and expiry in the statement itself (I3). A commit of unknown outcome is re-read before anything else is written.
 
+mod admit;
 mod capture;
 mod claim;
 mod end;
@@ -22,6 +23,7 @@ use powercontext_core::ids::MemberId;
 use powercontext_core::lease::Expiry;
 use powercontext_core::time::{DbTime, Span};
 
+pub use admit::{AdmitRequest, Cause, Wanted};
 pub use capture::{CaptureError, Captured, NewSource, capture};
 pub use claim::{Claim, Claimed};
 pub use end::{DomainWrite, Done, Ended};

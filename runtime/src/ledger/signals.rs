@@ -12,6 +12,8 @@ const CANCELS_MAX: usize = 256;
 pub struct Signals {
     /// Work may be claimable.
     pub work: Notify,
+    /// A scope may have become dirty, or a scan may have room.
+    pub pending: Notify,
     /// Some item changed its state.
     pub changed: Notify,
     /// An operator asked for the end of a running item.
@@ -22,6 +24,7 @@ impl Default for Signals {
     fn default() -> Self {
         Self {
             work: Notify::new(),
+            pending: Notify::new(),
             changed: Notify::new(),
             cancels: broadcast::channel(CANCELS_MAX).0,
         }

@@ -13,9 +13,10 @@ use crate::ledger::LeaseTerm;
 use crate::roles::RoleError;
 use crate::roles::single_node::{self, SingleNode};
 use crate::rt;
+use crate::store::leases::{self, LeaseName};
 use crate::store::migrate::{self, Code, Mode, Progress};
 use crate::store::owner::FileOwner;
-use crate::store::{DatabaseUrl, Db, DbLimits, TxName, leases, schema};
+use crate::store::{DatabaseUrl, Db, DbLimits, TxName, schema};
 
 /// How long a start waits for another migrator before it gives up.
 const MIGRATOR_WAIT: Span = Span::seconds(60);
@@ -104,8 +105,10 @@ async fn migrate(url: &DatabaseUrl) -> Result<(), RoleError> {
 async fn raise_term(db: &Db, me: &MemberId) -> Result<(), RoleError> {
     let member = Arc::new(me.clone());
     let term = db
-        .tx_with(TxName::Lease, &member, |tx, me| Box::pin(leases::raise_term(tx, me)))
+        .tx_with(TxName::Lease, &member, |tx, me| {
+            Box::pin(leases::raise_term(tx, LeaseName::SingleNodeRuntime, me))
+        })
         .await?;
-    db.set_term(term);
+    db.set_term(term.fence());
     Ok(())
 }

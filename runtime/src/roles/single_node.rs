@@ -156,7 +156,7 @@ async fn extend(db: &Db, held: &Held<LeaseName>, ttl: Span) -> Result<Held<Lease
 
 /// Takes a lease again that ran out, if nobody had it since.
 async fn retake(tx: &mut Tx, held: &Held<LeaseName>, ttl: Span) -> Result<Held<LeaseName>, TxError> {
-    match leases::acquire(tx, *held.key(), held.member(), ttl).await? {
+    match leases::acquire(tx, held.key().clone(), held.member(), ttl).await? {
         Acquire::Won(again) if again.fence() == Fence::after(Some(held.fence())) => Ok(again),
         // Rolled back with the error: the lease stays whose it is.
         Acquire::Won(_) | Acquire::Lost(_) => Err(TxError::Fenced(FenceLost::Lease)),

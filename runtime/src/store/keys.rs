@@ -4,14 +4,14 @@
 use powercontext_core::digest::{LaneKey, LogicalKey};
 use powercontext_core::ids::WorkId;
 
-use crate::store::conn::values;
+use crate::store::conn::{Value, values};
 use crate::store::error::TxError;
 use crate::store::sql::statements;
 use crate::store::tx::Tx;
 
 statements! {
     /// Texts of this aggregate.
-    KeysSql, keys { get, put, move_to, delete }
+    KeysSql, keys { get, put, move_to, delete, present }
 }
 
 /// The newest live item of a key.
@@ -50,4 +50,21 @@ pub async fn settle(tx: &mut Tx, key: &LogicalKey, newest: Option<WorkId>) -> Re
         }
         None => tx.execute_one(sql.delete, values![key.as_str()]).await,
     }
+}
+
+/// How many keys [`present`] takes at once.
+pub const PRESENT_MAX: usize = 16;
+
+/// Which of these keys have a live item. At most [`PRESENT_MAX`] keys. Takes no lock.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn present(tx: &mut Tx, keys: &[LogicalKey]) -> Result<Vec<LogicalKey>, TxError> {
+    let sql = KeysSql::of(tx.dialect());
+    let mut args: Vec<Value<'_>> = keys.iter().take(PRESENT_MAX).map(|key| key.as_str().into()).collect();
+    args.resize(PRESENT_MAX, Value::Id(None));
+    let rows = tx.fetch(sql.present, &args).await?;
+    rows.iter()
+        .map(|row| row.parsed("logical_key", LogicalKey::parse))
+        .collect()
 }

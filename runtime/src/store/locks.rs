@@ -21,6 +21,8 @@ pub(crate) enum LockKind {
     ArtifactHead,
     /// The intent of a binding in a scope.
     Intent,
+    /// The state of a binding's checks.
+    BindingState,
     /// A named lease.
     Lease,
 }

@@ -4,8 +4,10 @@
 //! `oceanbase/` and `sqlite/`, one file per aggregate and dialect, every text named in its first line. No function here
 //! decides a transition: it writes what the core decided and checks how many rows that touched.
 
+pub mod admitted;
 pub mod artifacts;
 pub mod attempts;
+pub mod bindings;
 mod conn;
 pub mod cursors;
 mod db;
@@ -17,8 +19,10 @@ pub mod keys;
 pub mod lanes;
 pub mod leases;
 mod locks;
+pub mod members;
 pub mod memory_entries;
 pub mod migrate;
+pub mod modes;
 mod names;
 pub(crate) mod notes;
 mod oceanbase;

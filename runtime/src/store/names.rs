@@ -61,6 +61,18 @@ tx_names! {
     Usage => "usage",
     /// Health.
     Ping => "ping",
+    /// A scope admitted by a scan, or taken up because it is owed.
+    Admit => "admit",
+    /// Begin, place or end of a scan, and what its pages read.
+    Scan => "scan",
+    /// Dirty marks that were lost.
+    Reconcile => "reconcile",
+    /// Members of the deployment.
+    Members => "members",
+    /// The mode of supervision.
+    SwitchMode => "switch_mode",
+    /// Rows that are no longer needed.
+    Maintain => "maintain",
     /// Queue gauges.
     Gauges => "gauges",
 }

@@ -1,7 +1,7 @@
 //! Rows of `pc_sources` and `pc_source_journal_heads`: what was captured, in the one order of its scope. Positions are
 //! contiguous because the head's row is locked before one is taken (I6).
 
-use powercontext_core::ids::{ScopeId, SourceId, SourceType};
+use powercontext_core::ids::{BindingName, ScopeId, SourceId, SourceType};
 use powercontext_core::refs::{Position, SourceRef};
 use powercontext_core::window::Window;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::store::tx::Tx;
 
 statements! {
     /// Texts of this aggregate.
-    SourcesSql, sources { head, lock_head, create_head, move_head, get, insert, window, sizes }
+    SourcesSql, sources { head, lock_head, create_head, move_head, get, insert, window, sizes, unread }
 }
 
 /// How a payload's content is written down.
@@ -247,4 +247,46 @@ mod tests {
         let text = format!("{:?}", payload("secret", Some(json!({"secret": "secret"}))));
         assert!(!text.contains("secret"), "{text}");
     }
+}
+
+/// A scope whose journal goes on behind a binding's cursor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalPage {
+    /// Scopes with sources behind the cursor whose intent says that there are none.
+    pub lost: Vec<ScopeId>,
+    /// The last scope that was looked at; `None` at the end of all journals.
+    pub last: Option<ScopeId>,
+}
+
+/// A page of journals after a scope, each compared with a binding's cursor and intent. Takes no lock.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn unread(
+    tx: &mut Tx,
+    binding: &BindingName,
+    after: Option<&ScopeId>,
+    limit: u32,
+) -> Result<JournalPage, TxError> {
+    let sql = SourcesSql::of(tx.dialect());
+    let after = after.map_or("", ScopeId::as_str);
+    let args = values![binding.as_str(), binding.as_str(), after, limit];
+    let rows = tx.fetch(sql.unread, args).await?;
+    let mut page = JournalPage {
+        lost: Vec::new(),
+        last: None,
+    };
+    for row in &rows {
+        let scope = row.parsed("scope_id", ScopeId::parse)?;
+        let is_behind = row.opt_count("sequence")?.unwrap_or(0) < row.count("position")?;
+        if is_behind && row.opt_int("is_dirty")?.unwrap_or(0) == 0 {
+            page.lost.push(scope.clone());
+        }
+        page.last = Some(scope);
+    }
+    // A page that is not full was the last.
+    if rows.len() < limit as usize {
+        page.last = None;
+    }
+    Ok(page)
 }

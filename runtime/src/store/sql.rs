@@ -44,5 +44,8 @@ pub fn all(dialect: Dialect) -> Vec<&'static str> {
     texts.extend(super::memory_entries::MemoryEntriesSql::of(dialect).all());
     texts.extend(super::rates::RatesSql::of(dialect).all());
     texts.extend(super::usage::UsageSql::of(dialect).all());
+    texts.extend(super::members::MembersSql::of(dialect).all());
+    texts.extend(super::bindings::BindingsSql::of(dialect).all());
+    texts.extend(super::admitted::AdmittedSql::of(dialect).all());
     texts
 }

@@ -7,15 +7,21 @@
 pub const ALL: &[&str] = &[
     ADDRESS,
     ATTEMPT,
+    BINDING,
     CATEGORY,
     CODE,
     CONNECTIONS,
+    DELAY_MS,
     ERROR,
+    FAILURES,
+    FAMILY,
     FENCE,
     KIND,
+    LEASE,
     LEFT,
     LOCATION,
     MEMBER,
+    MODE,
     NAME,
     OUTCOME,
     OWNER,
@@ -29,8 +35,10 @@ pub const ALL: &[&str] = &[
     SECONDS_LEFT,
     SETTING,
     SIGNAL,
+    STAGE,
     STATEMENT,
     STATUS,
+    STORED,
     TX,
     VERSION,
     WORK_ID,
@@ -40,24 +48,36 @@ pub const ALL: &[&str] = &[
 pub const ADDRESS: &str = "address";
 /// Lifetime number of an attempt.
 pub const ATTEMPT: &str = "attempt";
+/// A binding, such as `memory-source-window`.
+pub const BINDING: &str = "binding";
 /// Class of a failure.
 pub const CATEGORY: &str = "category";
 /// Code of a failure.
 pub const CODE: &str = "code";
 /// A number of connections.
 pub const CONNECTIONS: &str = "connections";
+/// How long something waits, in milliseconds.
+pub const DELAY_MS: &str = "delay_ms";
 /// Display of one of our errors, which never holds content.
 pub const ERROR: &str = "error";
+/// Failures in a row.
+pub const FAILURES: &str = "failures";
+/// A family of artifacts.
+pub const FAMILY: &str = "family";
 /// Fence of a lease.
 pub const FENCE: &str = "fence";
 /// Kind of work, or of an error of the system.
 pub const KIND: &str = "kind";
+/// Name of a lease.
+pub const LEASE: &str = "lease";
 /// How many are left.
 pub const LEFT: &str = "left";
 /// File and line of ours.
 pub const LOCATION: &str = "location";
 /// A process of the deployment.
 pub const MEMBER: &str = "member";
+/// How supervision is organised, or how a deployment is.
+pub const MODE: &str = "mode";
 /// Name of a schema revision.
 pub const NAME: &str = "name";
 /// How something ended.
@@ -84,10 +104,14 @@ pub const SECONDS_LEFT: &str = "seconds_left";
 pub const SETTING: &str = "setting";
 /// A signal of the operating system.
 pub const SIGNAL: &str = "signal";
+/// Where in a use case something happened.
+pub const STAGE: &str = "stage";
 /// Name of an SQL statement.
 pub const STATEMENT: &str = "statement";
 /// Status of an HTTP answer.
 pub const STATUS: &str = "status";
+/// What is stored, where it differs from a setting.
+pub const STORED: &str = "stored";
 /// Name of a transaction.
 pub const TX: &str = "tx";
 /// Version of this build.

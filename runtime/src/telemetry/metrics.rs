@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use powercontext_core::fail::FailCode;
+use powercontext_core::fence::Fence;
+use powercontext_core::supervise::member::Role;
 use powercontext_core::time::Span;
 use powercontext_core::work::step::Outcome;
 use prometheus::core::Collector;
@@ -21,9 +23,12 @@ use tokio::time::Instant;
 use crate::rt;
 
 mod labels;
+mod supervision;
 
 use labels::{CATEGORY_NONE, KIND_OTHER, categories};
 pub use labels::{Enqueue, HttpOperation, LiveState, RequestOutcome, Transport};
+use supervision::Supervision;
+pub use supervision::{FamilyDepth, InvocationEnd, LeadershipChange};
 
 /// Most kinds of work with series of their own.
 pub const KINDS_MAX: usize = 32;
@@ -45,6 +50,7 @@ pub struct Metrics {
     kinds: BTreeMap<String, KindMetrics>,
     requests: BTreeMap<(Transport, HttpOperation), RequestMetrics>,
     ready: IntGauge,
+    supervision: Supervision,
 }
 
 #[derive(Debug)]
@@ -91,10 +97,12 @@ impl Metrics {
             "1 while the runtime is ready or degraded.",
         );
         let ready = register(&registry, ready);
+        let supervision = Supervision::new(&registry);
         Arc::new(Self {
             kinds: kinds.map(|kind| (kind.to_owned(), work.of(kind))).collect(),
             requests: http.all(),
             ready,
+            supervision,
             registry,
         })
     }
@@ -164,6 +172,56 @@ impl Metrics {
     /// Whether the runtime is ready or degraded.
     pub fn set_ready(&self, ready: bool) {
         self.ready.set(i64::from(ready));
+    }
+
+    /// A term of this process began or ended.
+    pub fn leadership_changed(&self, change: LeadershipChange) {
+        self.supervision.leadership_changed(change);
+    }
+
+    /// The fence under which this process leads; `None` while it does not.
+    pub fn set_fence(&self, lease: &str, fence: Option<Fence>) {
+        self.supervision.set_fence(lease, fence);
+    }
+
+    /// The members that live now, each with its role and build.
+    pub fn set_members<'m>(&self, live: impl IntoIterator<Item = (Role, &'m str)>) {
+        self.supervision.set_members(live);
+    }
+
+    /// Runs of this process.
+    pub fn set_inflight(&self, runs: usize) {
+        self.supervision.set_inflight(runs);
+    }
+
+    /// Newest complete revision of the schema.
+    pub fn set_schema(&self, revision: u32) {
+        self.supervision.set_schema(revision);
+    }
+
+    /// Live items by payload version.
+    pub fn set_payload_depths(&self, depths: impl IntoIterator<Item = (u32, u64)>) {
+        self.supervision.set_payload_depths(depths);
+    }
+
+    /// Makes the series of a family with this cap; `None` for no cap.
+    pub fn add_family(&self, family: &str, workers_max: Option<u32>) {
+        self.supervision.add_family(family, workers_max);
+    }
+
+    /// How the work of a family stands.
+    pub fn set_family(&self, family: &str, depth: FamilyDepth) {
+        self.supervision.set_family(family, depth);
+    }
+
+    /// The scopes of a family were looked for.
+    pub fn discovered(&self, family: &str, took: Duration) {
+        self.supervision.discovered(family, took);
+    }
+
+    /// A run of a family ended.
+    pub fn invoked(&self, family: &str, took: Duration, end: InvocationEnd) {
+        self.supervision.invoked(family, took, end);
     }
 
     /// A request arrived. It counts as cancelled unless [`InProgress::ended`] says otherwise.

@@ -13,4 +13,6 @@ ON DUPLICATE KEY UPDATE work_id = VALUES(work_id)",
 UPDATE pc_work_keys SET work_id = ? WHERE logical_key = ?",
     delete: "-- keys.delete
 DELETE FROM pc_work_keys WHERE logical_key = ?",
+    present: "-- keys.present
+SELECT logical_key FROM pc_work_keys WHERE logical_key IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 };

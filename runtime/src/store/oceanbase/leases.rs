@@ -22,4 +22,25 @@ WHERE lease_name = ? AND owner_id = ? AND fence = ? AND lease_expires_at > UTC_T
 UPDATE pc_scheduler_leases
 SET owner_id = NULL, lease_expires_at = ?, updated_at = ?
 WHERE lease_name = ? AND owner_id = ? AND fence = ?",
+    peek: "-- leases.peek
+SELECT owner_id, fence, lease_expires_at FROM pc_scheduler_leases WHERE lease_name = ?",
+    assert: "-- leases.assert
+UPDATE pc_scheduler_leases
+SET updated_at = UTC_TIMESTAMP(6)
+WHERE lease_name = ? AND owner_id = ? AND fence = ? AND (lease_expires_at IS NULL OR lease_expires_at > UTC_TIMESTAMP(6))",
+    lock_supervisors: "-- leases.lock_supervisors
+SELECT lease_name, owner_id, fence, lease_expires_at
+FROM pc_scheduler_leases
+WHERE lease_name = 'global' OR lease_name = 'supervisor-mode' OR (lease_name >= 'artifact:' AND lease_name < 'artifact;')
+ORDER BY lease_name
+FOR UPDATE",
+    end_terms: "-- leases.end_terms
+UPDATE pc_scheduler_leases
+SET owner_id = NULL, fence = fence + 1, lease_expires_at = ?, updated_at = ?
+WHERE lease_name = 'global' OR (lease_name >= 'artifact:' AND lease_name < 'artifact;')",
+    terms: "-- leases.terms
+SELECT lease_name, owner_id, fence, lease_expires_at
+FROM pc_scheduler_leases
+WHERE lease_name = 'global' OR (lease_name >= 'artifact:' AND lease_name < 'artifact;')
+ORDER BY lease_name",
 };

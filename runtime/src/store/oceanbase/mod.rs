@@ -1,12 +1,15 @@
 //! OceanBase texts, one file per aggregate.
 
+pub(crate) mod admitted;
 pub(crate) mod artifacts;
 pub(crate) mod attempts;
+pub(crate) mod bindings;
 pub(crate) mod cursors;
 pub(crate) mod intents;
 pub(crate) mod keys;
 pub(crate) mod lanes;
 pub(crate) mod leases;
+pub(crate) mod members;
 pub(crate) mod memory_entries;
 pub(crate) mod rates;
 pub(crate) mod sources;

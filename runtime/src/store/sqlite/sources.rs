@@ -34,4 +34,12 @@ FROM pc_sources
 WHERE scope_id = ? AND journal_position > ? AND journal_position <= ?
 ORDER BY journal_position
 LIMIT ?",
+    unread: "-- sources.unread
+SELECT h.scope_id, h.position, c.sequence, i.is_dirty
+FROM pc_source_journal_heads h
+LEFT JOIN pc_source_cursors c ON c.scope_id = h.scope_id AND c.binding_name = ?
+LEFT JOIN pc_artifact_processing_intents i ON i.binding_name = ? AND i.scope_id = h.scope_id
+WHERE h.scope_id > ?
+ORDER BY h.scope_id
+LIMIT ?",
 };
