@@ -4,7 +4,7 @@
 //! would escape. Process time is for back-off, progress and metrics, never for leases (`core::time`).
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use powercontext_core::ids::{MemberId, WorkId};
 use powercontext_core::work::retry::Jitter;
@@ -38,6 +38,12 @@ pub async fn sleep_until(moment: Instant) {
 pub fn now() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
     Instant::now()
+}
+
+/// The machine's wall clock, for showing alone: it can be set back, and differs from machine to machine.
+pub fn wall_clock() -> SystemTime {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+    SystemTime::now()
 }
 
 /// A span was over before the future was done.

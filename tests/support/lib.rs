@@ -8,6 +8,7 @@ pub mod checker;
 pub mod children;
 pub mod client;
 pub mod clock;
+pub mod collector;
 pub mod database;
 pub mod db;
 pub mod facts;
@@ -17,6 +18,7 @@ pub mod oceanbase;
 pub mod provider;
 pub mod proxy;
 pub mod raw;
+pub mod rows;
 pub mod server;
 pub mod wait;
 

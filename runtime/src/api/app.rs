@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::telemetry::trace::Parent;
 use async_trait::async_trait;
 use powercontext_core::ids::{ScopeId, WorkId};
 use powercontext_core::memory::MemoryCitation;
@@ -31,8 +32,13 @@ pub trait App: Send + Sync + 'static {
     async fn capture(&self, by: Principal, source: NewSource) -> Result<Captured, AppError>;
 
     /// Asks for the pending sources of a scope to be processed: creates the work item, joins a live one, or says why
-    /// there is none.
-    async fn flush_begin(&self, by: Principal, scope_id: &ScopeId) -> Result<FlushStart, AppError>;
+    /// there is none. `parent` is the client's span.
+    async fn flush_begin(
+        &self,
+        by: Principal,
+        scope_id: &ScopeId,
+        parent: Option<Parent>,
+    ) -> Result<FlushStart, AppError>;
 
     /// Waits until the operation ends or `budget` is over. Looks once even when the budget is zero.
     async fn wait_operation(&self, id: WorkId, budget: Duration) -> Result<Waited, AppError>;

@@ -29,6 +29,7 @@ use crate::ledger::{self, FlushRequest, Flushed, KindSpec, Ledger, PageRequest, 
 use crate::store::rates::{self, Charge};
 use crate::store::{TxError, TxName, cursors, sources};
 use crate::telemetry::metrics::QueueDepth;
+use crate::telemetry::trace::Parent;
 use convert::{edit_error, flush_error, operation_view, operator_error, tx_error};
 
 /// The application of a process that holds a ledger.
@@ -112,7 +113,12 @@ impl App for LedgerApp {
         }
     }
 
-    async fn flush_begin(&self, by: Principal, scope_id: &ScopeId) -> Result<FlushStart, AppError> {
+    async fn flush_begin(
+        &self,
+        by: Principal,
+        scope_id: &ScopeId,
+        parent: Option<Parent>,
+    ) -> Result<FlushStart, AppError> {
         if self.provider.is_none() {
             let (cursor, head) = self.pending(scope_id).await.map_err(tx_error)?;
             return if head <= cursor {
@@ -127,7 +133,7 @@ impl App for LedgerApp {
             scope: scope_id.clone(),
             payload,
         };
-        match self.ledger.flush(request).await.map_err(flush_error)? {
+        match self.ledger.flush_below(request, parent).await.map_err(flush_error)? {
             Flushed::Idle { cursor, .. } => self.idle(scope_id, cursor).await,
             Flushed::Blocked { head } => Ok(FlushStart::Blocked { id: head }),
             Flushed::Accepted { id, .. } => Ok(FlushStart::Admitted { id }),

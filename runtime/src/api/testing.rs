@@ -32,6 +32,7 @@ use super::server::{Drained, serve};
 use super::state::Api;
 use crate::rt;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::trace::Parent;
 
 /// Longest wait of a test for anything.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -113,7 +114,12 @@ impl App for ScriptedApp {
         })
     }
 
-    async fn flush_begin(&self, by: Principal, scope_id: &ScopeId) -> Result<FlushStart, AppError> {
+    async fn flush_begin(
+        &self,
+        by: Principal,
+        scope_id: &ScopeId,
+        _parent: Option<Parent>,
+    ) -> Result<FlushStart, AppError> {
         let script = self.called(format!("flush {scope_id} by {}", by.kind()))?;
         Ok(script.flush.clone().expect("a flush is scripted"))
     }

@@ -19,13 +19,16 @@ pub(super) fn role(error: &RoleError, database: Option<&DatabaseUrl>, streams: &
         _ => "The server did not start",
     };
     streams.complain(format_args!("{what}: {error}."));
-    let elsewhere = matches!(error, RoleError::Listen { .. } | RoleError::Model(_));
+    let elsewhere = matches!(
+        error,
+        RoleError::Listen { .. } | RoleError::Model(_) | RoleError::Tracing(_)
+    );
     if let Some(database) = database.filter(|_| !elsewhere) {
         streams.complain(format_args!("Where: {database:?}."));
     }
     streams.complain(format_args!("What to do: {}.", advice(error)));
     match error {
-        RoleError::Url(_) | RoleError::Model(_) => Exit::BadConfiguration,
+        RoleError::Url(_) | RoleError::Model(_) | RoleError::Tracing(_) => Exit::BadConfiguration,
         _ => Exit::Refused,
     }
 }
@@ -34,6 +37,9 @@ fn advice(error: &RoleError) -> &'static str {
     match error {
         RoleError::Url(_) => "correct POWERCONTEXT_SERVER_DATABASE_URL",
         RoleError::Model(_) => "correct the POWERCONTEXT_SERVER_INFERENCE_GENERATION_ settings",
+        RoleError::Tracing(_) => {
+            "correct the OTEL_EXPORTER_OTLP_ variables, or set POWERCONTEXT_SERVER_TRACING_ENABLED to false"
+        }
         RoleError::Owner(OwnerError::Held { .. }) | RoleError::Held { .. } => {
             "stop the other server, or name another database in POWERCONTEXT_SERVER_DATABASE_URL"
         }

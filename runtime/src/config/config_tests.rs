@@ -16,6 +16,7 @@ fn sources(env: &[(&str, &str)]) -> Sources {
             name @ ("HOME" | "XDG_DATA_HOME" | "POWERCONTEXT_HOME" | "OPENAI_API_KEY" | "ANTHROPIC_API_KEY") => {
                 name.to_owned()
             }
+            name if name.starts_with("OTEL_") => name.to_owned(),
             name => format!("{PREFIX}{name}"),
         };
         variables.insert(name, (*value).to_owned());
@@ -385,4 +386,23 @@ fn what_is_set_in_vain_is_told_and_is_no_fault() {
         ("SCHEDULER_PATH", ""),
     ]);
     assert_eq!(asked.notices, []);
+}
+
+#[test]
+fn spans_go_to_a_collector_only_where_one_is_named_or_asked_for() {
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/");
+    let of = |env: &[(&str, &str)]| settings(env).tracing.map(|tracing| tracing.endpoint);
+    assert_eq!(of(&[]), None);
+    assert_eq!(of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), None);
+    assert_eq!(of(&[("OTEL_EXPORTER_OTLP_HEADERS", "a=b")]), None);
+    assert_eq!(of(&[endpoint, ("TRACING_ENABLED", "false")]), None);
+    assert_eq!(of(&[endpoint]).as_deref(), Some("http://collector:4318/v1/traces"));
+    let own = of(&[("TRACING_ENABLED", "true")]);
+    assert_eq!(own.as_deref(), Some("http://localhost:4318/v1/traces"));
+    assert_eq!(
+        refused(&[("OTEL_EXPORTER_OTLP_TIMEOUT", "0")]),
+        ["OTEL_EXPORTER_OTLP_TIMEOUT"]
+    );
+    let tracing = settings(&[endpoint, ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=hunter2")]);
+    assert!(!format!("{tracing:?}").contains("hunter2"));
 }

@@ -86,6 +86,7 @@ fn derived(settings: &Settings) -> Vec<(&'static str, String)> {
     if let DatabaseLocation::Sqlite(path) = &settings.database.location {
         derived.push((keys::DATABASE_URL.name, format!("sqlite at {}", path.display())));
     }
+    derived.push((keys::TRACING_ENABLED.name, settings.tracing.is_some().to_string()));
     if let Some(generation) = &settings.generation {
         let url = Documented::shown(&keys::INFERENCE_GENERATION_BASE_URL, &generation.base_url);
         derived.extend(url.map(|url| (keys::INFERENCE_GENERATION_BASE_URL.name, url)));

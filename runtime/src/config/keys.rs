@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use super::generation::{BaseUrl, Headers, Model, ModelSettings};
 use super::names::{DatabaseKind, ExtractionProfile, Folder, Host, Location, LogFormat};
 use super::rule::{Flag, Ignored, Label, Millis, OneOf, Rule, Seconds, Secret, Whole};
+use super::spans::{Collector, CollectorHeaders};
 
 /// Prefix of all variables of the server but the few that other programs share.
 pub const PREFIX: &str = "POWERCONTEXT_SERVER_";
@@ -248,6 +249,16 @@ keys! {
         LOGGING_FORMAT: OneOf<LogFormat> = one_of(&[("console", LogFormat::Console), ("json", LogFormat::Json)]), Text("console");
         /// Whether `/metrics` is served.
         METRICS_ENABLED: Flag = Flag, Text("true");
+        /// Whether spans are sent to a collector (OTLP over HTTP, protobuf).
+        TRACING_ENABLED: Flag = Flag, Unset("true where `OTEL_EXPORTER_OTLP_ENDPOINT` is set");
+        /// Address of the collector; `/v1/traces` is appended.
+        OTEL_EXPORTER_OTLP_ENDPOINT as "OTEL_EXPORTER_OTLP_ENDPOINT": Collector = Collector, Unset("http://localhost:4318 where `TRACING_ENABLED` is true");
+        /// Headers of every request to the collector. Secret.
+        OTEL_EXPORTER_OTLP_HEADERS as "OTEL_EXPORTER_OTLP_HEADERS": CollectorHeaders = CollectorHeaders, Unset("no headers");
+        /// Longest time for one batch of spans in milliseconds, tries again included. A collector that does not take it costs the batch and nothing else.
+        OTEL_EXPORTER_OTLP_TIMEOUT as "OTEL_EXPORTER_OTLP_TIMEOUT": Whole = Whole(1..=60_000), Text("10000");
+        /// Name of the service in its spans.
+        OTEL_SERVICE_NAME as "OTEL_SERVICE_NAME": Label = Label { chars_max: 128 }, Text("powercontext");
     }
 }
 

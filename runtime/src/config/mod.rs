@@ -18,6 +18,7 @@ mod reader;
 mod reference;
 mod rule;
 mod settings;
+mod spans;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,6 +36,7 @@ pub use settings::{
     CoordinationSettings, DatabaseSettings, DeploymentSettings, LoggingSettings, MemorySettings, OperationsSettings,
     Settings, WorkerSettings,
 };
+pub use spans::TracingSettings;
 
 /// A setting given on the command line.
 #[derive(Debug, Clone)]

@@ -16,6 +16,7 @@ use super::keys;
 use super::names::{DatabaseKind, DatabaseLocation, ExtractionProfile, LogFormat};
 use super::notice::Notice;
 use super::reader::{Given, Reader, Refused};
+use super::spans::{TracingSettings, spans};
 
 /// Everything a single node needs to know. Nothing in here is out of range.
 #[derive(Debug, Clone)]
@@ -42,6 +43,8 @@ pub struct Settings {
     pub logging: LoggingSettings,
     /// Whether it serves `/metrics`.
     pub metrics: bool,
+    /// Where spans go; `None`: none are recorded.
+    pub tracing: Option<TracingSettings>,
     /// What is set in vain.
     pub notices: Vec<Notice>,
 }
@@ -150,6 +153,7 @@ fn sections(r: &mut Reader) -> Result<Settings, Refused> {
     let generation = generation(r);
     let logging = logging(r);
     let metrics = r.get(&keys::METRICS_ENABLED);
+    let tracing = spans(r);
     let scheduler_path = r.optional(&keys::SCHEDULER_PATH);
     let (access, is_token_idle) = access?;
     let is_path_ignored = scheduler_path?.is_some();
@@ -172,6 +176,7 @@ fn sections(r: &mut Reader) -> Result<Settings, Refused> {
         generation: generation?,
         logging: logging?,
         metrics: metrics?.value,
+        tracing: tracing?,
         notices: notices.collect(),
     })
 }

@@ -19,6 +19,7 @@ use crate::store::notes::Note;
 use crate::store::works::NewWork;
 use crate::store::{Tx, TxError, TxName, cursors, intents, keys, lanes, sources, works};
 use crate::telemetry::metrics::Enqueue;
+use crate::telemetry::trace::Parent;
 
 /// How often a request whose commit is of unknown outcome is run again; running it twice joins the first.
 const RUNS_MAX: u32 = 3;
@@ -58,6 +59,18 @@ pub enum Flushed {
     },
 }
 
+impl Flushed {
+    /// Bounded name for spans.
+    const fn label(&self) -> &'static str {
+        match self {
+            Self::Idle { .. } => "idle",
+            Self::Blocked { .. } => "blocked",
+            Self::Accepted { created: true, .. } => "created",
+            Self::Accepted { created: false, .. } => "joined",
+        }
+    }
+}
+
 /// A request that was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FlushError {
@@ -87,7 +100,25 @@ impl Ledger {
     /// # Errors
     /// [`FlushError`]; nothing was accepted, or (`Unknown` after several tries) at most one item exists (I8).
     pub async fn flush(&self, request: FlushRequest) -> Result<Flushed, FlushError> {
+        self.flush_below(request, None).await
+    }
+
+    /// The same, as a part of what a client does: the span of the request is below the client's.
+    ///
+    /// # Errors
+    /// As for [`Ledger::flush`].
+    pub async fn flush_below(&self, request: FlushRequest, parent: Option<Parent>) -> Result<Flushed, FlushError> {
         let spec = self.kinds().get(&request.kind).ok_or(FlushError::UnknownKind)?.clone();
+        let span = self.enqueue_span(&spec, parent);
+        let flushed = self.request(spec, request).await;
+        match &flushed {
+            Ok(flushed) => span.end_as(flushed.label()),
+            Err(_) => span.end_failed("failed"),
+        }
+        flushed
+    }
+
+    async fn request(&self, spec: KindSpec, request: FlushRequest) -> Result<Flushed, FlushError> {
         let payload = request.payload.to_string().into_bytes();
         if !request.payload.is_object() || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(FlushError::Payload);

@@ -14,10 +14,11 @@ mod operations;
 mod operator;
 mod recover;
 mod signals;
+mod trace;
 mod wait;
 mod write;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use powercontext_core::ids::MemberId;
 use powercontext_core::lease::Expiry;
@@ -35,6 +36,7 @@ pub use signals::Signals;
 pub use wait::{Waited, Waiters};
 
 use crate::store::Db;
+use crate::telemetry::trace::Tracer;
 
 /// How long a claim is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,7 @@ struct Inner {
     me: MemberId,
     lease: LeaseTerm,
     signals: Signals,
+    tracer: OnceLock<Tracer>,
 }
 
 /// The ledger as one process uses it; cheap to clone.
@@ -75,6 +78,7 @@ impl Ledger {
             me,
             lease,
             signals: Signals::default(),
+            tracer: OnceLock::new(),
         }))
     }
 

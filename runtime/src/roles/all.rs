@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use powercontext_core::ids::MemberId;
 use powercontext_core::time::Span;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,7 @@ use crate::roles::open::{Hold, Opened, open};
 use crate::rt;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::trace::{self, ExportSettings, Exporting, Tracer};
 use crate::worker::{Child, ChildLog, ChildSettings, FamilyJob, ModelJob};
 use crate::worker::{KindSettings, LeaseSettings, PROBE_INTERVAL, ProviderSettings, Worker, WorkerSettings};
 
@@ -39,12 +41,16 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
         return Ok(());
     };
     let Opened { db, me, lease, held } = opened;
+    let exporting = tracing(&settings, &me)?;
     let memory = memory_spec(&settings);
     let metrics = settings.metrics.then(|| Metrics::new([memory.work.kind.as_str()]));
     if let Some(metrics) = &metrics {
         db.count_in(Arc::clone(metrics));
     }
     let ledger = Ledger::new(db.clone(), Kinds::new([memory.work.clone()]), me, lease);
+    if let Some((tracer, _)) = &exporting {
+        ledger.trace_in(tracer.clone());
+    }
     let address = settings.http.address;
     let listener = TcpListener::bind(address)
         .await
@@ -61,11 +67,28 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
         lease.release().await;
     }
     db.close().await;
+    if let Some((_, exporting)) = exporting {
+        exporting.finish().await;
+    }
     if fatal.is_cancelled() {
         Err(RoleError::LostLease)
     } else {
         Ok(())
     }
+}
+
+/// Starts sending spans, where a collector is set.
+fn tracing(settings: &Settings, me: &MemberId) -> Result<Option<(Tracer, Exporting)>, RoleError> {
+    let Some(tracing) = &settings.tracing else {
+        return Ok(None);
+    };
+    Ok(Some(trace::start(&ExportSettings {
+        endpoint: tracing.endpoint.clone(),
+        headers: tracing.headers.clone(),
+        timeout: tracing.timeout.as_std(),
+        service: tracing.service.clone(),
+        instance: me.as_str().to_owned(),
+    })?))
 }
 
 fn memory_spec(settings: &Settings) -> FamilySpec {

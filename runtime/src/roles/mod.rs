@@ -14,6 +14,7 @@ use crate::inference::ClientFault;
 use crate::store::owner::OwnerError;
 use crate::store::schema::SchemaFault;
 use crate::store::{OpenError, TxError, UrlFault};
+use crate::telemetry::trace::ExporterFault;
 
 /// Why a role did not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,9 @@ pub enum RoleError {
     /// The model's settings make no client.
     #[error("the model's settings are not usable: {0}")]
     Model(#[from] ClientFault),
+    /// The settings of the spans make no exporter.
+    #[error(transparent)]
+    Tracing(#[from] ExporterFault),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}; choose another address or port")]
     Listen {

@@ -32,6 +32,7 @@ pub mod rates;
 pub mod schema;
 pub mod search_text;
 pub mod sources;
+pub mod spans;
 pub mod sql;
 mod sqlite;
 mod tx;

@@ -57,6 +57,8 @@ tx_names! {
     MemoryRead => "memory_read",
     /// A request counted against its principal's limit.
     RateLimit => "rate_limit",
+    /// Which spans attempts are.
+    Trace => "trace",
     /// What model calls cost.
     Usage => "usage",
     /// Health.

@@ -17,10 +17,12 @@ use powercontext_core::work::WorkState;
 use crate::ledger::{Claim, Claimed, Ended};
 use crate::rt;
 use crate::store::TxError;
+use crate::telemetry::trace::Span;
 use crate::worker::Worker;
 use crate::worker::run::Run;
 use crate::worker::running::{RunHandle, Stop};
 use crate::worker::slots::{Usage, wanted};
+use crate::worker::spans;
 
 /// Shortest pause between two looks for work.
 const POLL_MIN: Duration = Duration::from_millis(10);
@@ -158,11 +160,15 @@ impl Worker {
         let kinds = wanted(&usage, self.0.settings.concurrency, state.turn);
         state.turn = state.turn.wrapping_add(1);
         if claimed.is_empty() && !kinds.is_empty() {
+            let span = spans::claim(ledger, &kinds);
             claimed = ledger.claim(&Claim { kinds }).await?;
+            spans::claimed(span, claimed.len());
         }
         let taken = claimed.len();
+        let stored = spans::stored(ledger, &claimed).await;
         for claimed in claimed {
-            self.start(claimed, before, &state.ended.0);
+            let span = spans::execute(ledger, &claimed, stored.get(claimed.held.key()));
+            self.start(claimed, span, before, &state.ended.0);
         }
         Ok(taken)
     }
@@ -213,7 +219,7 @@ impl Worker {
         }
     }
 
-    fn start(&self, claimed: Claimed, before: Instant, ended: &mpsc::Sender<RunEnd>) {
+    fn start(&self, claimed: Claimed, span: Span, before: Instant, ended: &mpsc::Sender<RunEnd>) {
         let settings = self
             .0
             .settings
@@ -243,11 +249,12 @@ impl Worker {
             handle,
             timeout: settings.timeout,
             gate,
+            below: span.below(),
         };
         let ended = ended.clone();
         rt::spawn(async move {
             // A panic where the end is written ends this run alone: its item is adopted, as after any end that got lost.
-            let end = rt::spawn(run.execute()).await.unwrap_or(Ended::Lost);
+            let end = rt::spawn(run.execute(span)).await.unwrap_or(Ended::Lost);
             // The loop that would hear this may be gone; then nobody counts slots any more.
             let _ = ended.send((id, end)).await;
         });

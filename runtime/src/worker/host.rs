@@ -11,17 +11,20 @@ use crate::families::{
 };
 use crate::ledger::{self, Claimed, Ledger};
 use crate::store::{TxError, TxName, cursors};
+use crate::telemetry::trace::Below;
+use crate::worker::spans;
 
 /// Answers one run from the store.
 pub(super) struct StoreHost {
     ledger: Ledger,
     claimed: Claimed,
+    below: Below,
 }
 
 impl StoreHost {
-    /// The host of a claimed item.
-    pub(super) fn new(ledger: Ledger, claimed: Claimed) -> Self {
-        Self { ledger, claimed }
+    /// The host of a claimed item; `below` is where the spans of its transactions belong.
+    pub(super) fn new(ledger: Ledger, claimed: Claimed, below: Below) -> Self {
+        Self { ledger, claimed, below }
     }
 
     /// The end of an item whose cursor stands at the journal head already: it needs nobody to run it. Whatever cannot be
@@ -72,10 +75,13 @@ impl ProcessorHost for StoreHost {
 
     async fn commit_window(&self, write: DomainWrite) -> Result<Committed, HostError> {
         self.belongs(&write)?;
-        self.ledger
-            .commit_window(&self.claimed, ledger_write(&write))
-            .await
-            .map_err(host_error)?;
+        let span = spans::commit(&self.below, &self.ledger, &self.claimed);
+        let committed = self
+            .ledger
+            .commit_window(&self.claimed, ledger_write(&write, &span.below()))
+            .await;
+        spans::committed(span, &committed);
+        committed.map_err(host_error)?;
         let binding = self
             .ledger
             .kinds()
@@ -104,9 +110,9 @@ fn host_error(error: TxError) -> HostError {
 }
 
 /// A family's end as the ledger takes it.
-pub(super) fn ledger_done(done: &families::Done) -> ledger::Done {
+pub(super) fn ledger_done(done: &families::Done, below: &Below) -> ledger::Done {
     ledger::Done {
-        write: done.write.as_ref().map(ledger_write),
+        write: done.write.as_ref().map(|write| ledger_write(write, below)),
         head_read: done.reached.journal_head,
         cursor: done.reached.cursor,
         code: done.result.code.as_str(),
@@ -114,8 +120,6 @@ pub(super) fn ledger_done(done: &families::Done) -> ledger::Done {
     }
 }
 
-fn ledger_write(write: &DomainWrite) -> Arc<dyn ledger::DomainWrite> {
-    match write {
-        DomainWrite::Memory(write) => Arc::new(write.clone()),
-    }
+fn ledger_write(write: &DomainWrite, below: &Below) -> Arc<dyn ledger::DomainWrite> {
+    Arc::new(spans::Traced::new(write, below.clone()))
 }

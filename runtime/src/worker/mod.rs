@@ -13,6 +13,7 @@ mod host;
 mod run;
 mod running;
 mod slots;
+mod spans;
 
 use std::sync::Arc;
 use std::time::Duration;

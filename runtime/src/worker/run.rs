@@ -20,10 +20,12 @@ use crate::ledger::{Claimed, Ended, Ledger};
 use crate::rt;
 use crate::store::usage::{self, Spent};
 use crate::store::{FenceLost, TxError};
+use crate::telemetry::trace::{Below, Span};
 use crate::worker::executor::Executor;
 use crate::worker::gate::ProviderGate;
 use crate::worker::host::{StoreHost, ledger_done};
 use crate::worker::running::{RunHandle, Stop};
+use crate::worker::spans;
 
 /// Pauses between tries to write an end that the database does not take just now.
 const END_PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -53,11 +55,13 @@ pub(super) struct Run {
     pub(super) timeout: Duration,
     /// Set for a kind that needs a model.
     pub(super) gate: Option<Arc<ProviderGate>>,
+    /// Where the spans of its transactions belong.
+    pub(super) below: Below,
 }
 
 impl Run {
-    /// Runs the item and records its end.
-    pub(super) async fn execute(self) -> Ended {
+    /// Runs the item and records its end, also as that of `span`.
+    pub(super) async fn execute(self, span: Span) -> Ended {
         let end = self.family().await;
         let usage = match &end {
             End::Done(done) => done.usage,
@@ -71,6 +75,7 @@ impl Run {
             outcome = ended.label(),
             "an attempt ended"
         );
+        spans::executed(span, &ended);
         self.add_up(usage).await;
         ended
     }
@@ -107,7 +112,7 @@ impl Run {
             return End::Released;
         }
         let ticket = ticket.flatten();
-        let host = StoreHost::new(self.ledger.clone(), self.claimed.clone());
+        let host = StoreHost::new(self.ledger.clone(), self.claimed.clone(), self.below.clone());
         if self.executor.is_elsewhere()
             && let Some(done) = host.nothing_pending().await
         {
@@ -228,9 +233,27 @@ impl Run {
 
     async fn write(&self, end: &End) -> Result<Ended, TxError> {
         match end {
-            End::Done(done) => self.ledger.finish(&self.claimed, ledger_done(done)).await,
-            End::Failed(code) => self.ledger.fail(&self.claimed, *code).await,
-            End::Conflict(code) => self.ledger.conflict(&self.claimed, *code).await,
+            End::Done(done) => {
+                let span = spans::commit(&self.below, &self.ledger, &self.claimed);
+                let ended = self
+                    .ledger
+                    .finish(&self.claimed, ledger_done(done, &span.below()))
+                    .await;
+                spans::committed(span, &ended);
+                ended
+            }
+            End::Failed(code) => {
+                let span = spans::retry(&self.below, &self.claimed, *code);
+                let ended = self.ledger.fail(&self.claimed, *code).await;
+                spans::retried(span, &ended);
+                ended
+            }
+            End::Conflict(code) => {
+                let span = spans::retry(&self.below, &self.claimed, *code);
+                let ended = self.ledger.conflict(&self.claimed, *code).await;
+                spans::retried(span, &ended);
+                ended
+            }
             End::Released => self.ledger.release(&self.claimed).await,
             End::Lost => Ok(Ended::Lost),
         }

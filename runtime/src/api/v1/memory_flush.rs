@@ -17,6 +17,7 @@ use super::super::prefer::wait_budget;
 use super::super::problem::Problem;
 use super::super::state::Api;
 use super::members;
+use crate::telemetry::trace::Parent;
 
 /// Seconds after which a client that was answered 202 may look again.
 const RETRY_AFTER: &str = "2";
@@ -30,7 +31,7 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let scope_id = read_object(&body, members::scope_id)?;
     let app = api.app()?;
-    match app.flush_begin(by, &scope_id).await? {
+    match app.flush_begin(by, &scope_id, trace_parent(&headers)).await? {
         FlushStart::Idle { cursor, memory } => Ok(Json(FlushedBody::idle(cursor, memory)).into_response()),
         FlushStart::Blocked { id } => Err(Problem::operation_blocked(id)),
         FlushStart::Admitted { id } => match wait(&api, &*app, id, &headers).await? {
@@ -39,6 +40,13 @@ pub(crate) async fn handle(
             Waited::HeadFailed { head } => Err(Problem::operation_blocked(head)),
         },
     }
+}
+
+/// The client's span, if it says so in one header.
+fn trace_parent(headers: &HeaderMap) -> Option<Parent> {
+    let mut found = headers.get_all("traceparent").iter();
+    let one = found.next().filter(|_| found.next().is_none())?;
+    Parent::from_header(one.to_str().ok()?)
 }
 
 /// Waits within the preferred budget. A server that is about to end does not let its clients wait.

@@ -13,5 +13,6 @@ pub(crate) mod members;
 pub(crate) mod memory_entries;
 pub(crate) mod rates;
 pub(crate) mod sources;
+pub(crate) mod spans;
 pub(crate) mod usage;
 pub(crate) mod works;
