@@ -46,6 +46,7 @@ lint: ## Check format, lints, import direction, generated files, licences
 	@tests/support/deps cargo cc
 	cargo fmt --all -- --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --test cluster --test chart --test render -- -D warnings
 	cargo xtask layers
 	cargo xtask gen --check
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; \

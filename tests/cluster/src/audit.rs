@@ -40,7 +40,8 @@ pub struct Audit {
 }
 
 impl Audit {
-    pub(crate) fn new(log: PathBuf, user: String) -> Self {
+    /// The requests of a user that come from now on.
+    pub fn new(log: PathBuf, user: String) -> Self {
         let from = std::fs::metadata(&log).map_or(0, |meta| meta.len());
         Self { log, user, from }
     }

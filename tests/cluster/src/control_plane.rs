@@ -10,8 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use anyhow::{Context as _, anyhow, bail};
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
@@ -129,6 +130,37 @@ impl ControlPlane {
         let file = Kubeconfig::read_from(self.kubeconfig())?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         Ok(Client::try_from(config)?)
+    }
+
+    /// Writes a kubeconfig with a fresh token of a service account into the folder; its path.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub async fn kubeconfig_of(
+        &self,
+        client: &Client,
+        namespace: &str,
+        account: &str,
+        folder: &Path,
+    ) -> anyhow::Result<PathBuf> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+        let wanted = TokenRequest {
+            spec: TokenRequestSpec {
+                expiration_seconds: Some(3600),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let token = accounts
+            .create_token_request(account, &PostParams::default(), &wanted)
+            .await?;
+        let token = token.status.context("a token")?.token;
+        let file = Kubeconfig::read_from(self.kubeconfig())?;
+        let mut file = serde_json::to_value(file)?;
+        file["users"] = json!([{ "name": "admin", "user": { "token": token } }]);
+        let path = folder.join(format!("kubeconfig-{account}"));
+        std::fs::write(&path, serde_yaml::to_string(&file)?)?;
+        Ok(path)
     }
 
     /// Makes the node that pods are bound to, unless it is there.

@@ -36,6 +36,21 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// An operator in that namespace, with these arguments and without any of [`crate::stage::Stage`]'s choices. What it says
+    /// goes into the folder.
+    ///
+    /// # Errors
+    /// When there is no operator.
+    pub fn new(kubeconfig: PathBuf, folder: PathBuf, namespace: &str, arguments: Vec<String>) -> anyhow::Result<Self> {
+        Ok(Self {
+            kubeconfig,
+            folder,
+            namespace: namespace.to_owned(),
+            program: program()?,
+            arguments,
+        })
+    }
+
     /// The same with another argument.
     #[must_use]
     pub fn with(mut self, argument: &str) -> Self {

@@ -1,18 +1,15 @@
 //! What one test plays on: a namespace, its secrets, its kubelet, and what the cluster says of the deployment in it.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::config::Kubeconfig;
 use kube::{Api, Client, Resource};
 use powercontext_crds::conditions::{ConditionType, Reason};
 use powercontext_crds::v1alpha1::{PowerContextDeployment, Status};
@@ -195,35 +192,16 @@ impl Stage {
         Ok(())
     }
 
-    /// A kubeconfig with a fresh token of the operator's service account.
-    async fn kubeconfig(&self) -> anyhow::Result<PathBuf> {
-        let accounts: Api<ServiceAccount> = self.api();
-        let wanted = TokenRequest {
-            spec: TokenRequestSpec {
-                expiration_seconds: Some(3600),
-                ..TokenRequestSpec::default()
-            },
-            ..TokenRequest::default()
-        };
-        let token = accounts
-            .create_token_request(ACCOUNT, &PostParams::default(), &wanted)
-            .await?;
-        let token = token.status.context("a token")?.token;
-        let file = Kubeconfig::read_from(self.plane.kubeconfig())?;
-        let mut file = serde_json::to_value(file)?;
-        file["users"] = json!([{ "name": "admin", "user": { "token": token } }]);
-        let path = self.folder.path().join("kubeconfig");
-        std::fs::write(&path, serde_yaml::to_string(&file)?)?;
-        Ok(path)
-    }
-
     /// How operators of this namespace are started: without a lease, unless the test wants one.
     ///
     /// # Errors
     /// When the operator's account cannot be had.
     pub async fn setup(&self, with_lease: bool) -> anyhow::Result<Setup> {
         let setup = Setup {
-            kubeconfig: self.kubeconfig().await?,
+            kubeconfig: self
+                .plane
+                .kubeconfig_of(&self.client, &self.namespace, ACCOUNT, self.folder.path())
+                .await?,
             folder: self.folder.path().to_owned(),
             namespace: self.namespace.clone(),
             program: crate::operator::program()?,

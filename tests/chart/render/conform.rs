@@ -1,0 +1,159 @@
+//! What others say of the manifests: Kubernetes' own schemas, and a linter of manifests.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use powercontext_chart_tests::{KUBERNETES, ValueSet, printed, program};
+use serde_json::{Map, Value, json};
+
+/// Kubernetes whose schemas are compared: the oldest that is supported, and the one that the tests run.
+const MINORS: [&str; 2] = ["1.30", "1.34"];
+/// Kinds that Kubernetes does not define.
+const FOREIGN: &str = "CustomResourceDefinition,ServiceMonitor,PrometheusRule";
+
+/// Runs a program that reads manifests.
+fn judge(name: &str, arguments: &[&str], manifests: &str) -> anyhow::Result<String> {
+    let mut child = Command::new(program(name)?)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    child
+        .stdin
+        .take()
+        .context("it has an input")?
+        .write_all(manifests.as_bytes())?;
+    printed(name, child.wait_with_output()?)
+}
+
+/// Writes one JSON schema a kind, from the description of Kubernetes' API. A field that it does not name is a fault.
+fn schemas(minor: &str, folder: &Path) -> anyhow::Result<()> {
+    let swagger = program("api")?.join(format!("{minor}.json"));
+    let swagger: Value =
+        serde_json::from_str(&std::fs::read_to_string(&swagger).context("the description of the API")?)?;
+    let definitions = swagger["definitions"].as_object().context("definitions")?;
+    for (name, definition) in definitions {
+        let Some(kinds) = definition["x-kubernetes-group-version-kind"].as_array() else {
+            continue;
+        };
+        let [kind] = &kinds[..] else { continue };
+        let text = |key: &str| kind[key].as_str().unwrap_or_default().to_lowercase();
+        let group = text("group");
+        let group = group
+            .split('.')
+            .next()
+            .filter(|group| !group.is_empty())
+            .map(|group| format!("-{group}"));
+        let file = format!("{}{}-{}.json", text("kind"), group.unwrap_or_default(), text("version"));
+        let mut used = BTreeSet::new();
+        let mut schema = strict(definition, &mut used);
+        let mut below = Map::new();
+        // What the kind refers to, and what that refers to.
+        while let Some(next) = used.iter().find(|name| !below.contains_key(*name)).cloned() {
+            below.insert(next.clone(), strict(&definitions[&next], &mut used));
+        }
+        schema["definitions"] = Value::Object(below);
+        schema["title"] = json!(name);
+        std::fs::write(folder.join(file), schema.to_string())?;
+    }
+    Ok(())
+}
+
+/// The same without unknown fields, and with what the description says in words: a number or a text, a null for nothing.
+fn strict(schema: &Value, used: &mut BTreeSet<String>) -> Value {
+    match schema {
+        Value::Object(fields) if fields.get("format") == Some(&json!("int-or-string")) => {
+            json!({ "type": ["string", "integer"] })
+        }
+        Value::Object(fields) => {
+            if let Some(name) = fields.get("$ref").and_then(Value::as_str) {
+                let name = name.trim_start_matches("#/definitions/");
+                if name.ends_with(".Quantity") {
+                    return json!({ "type": ["string", "number"] });
+                }
+                used.insert(name.to_owned());
+                return json!({ "$ref": format!("#/definitions/{name}") });
+            }
+            let is_meaning = |key: &str| {
+                [
+                    "type",
+                    "properties",
+                    "items",
+                    "required",
+                    "additionalProperties",
+                    "enum",
+                ]
+                .contains(&key)
+            };
+            let mut kept: Map<String, Value> = fields
+                .iter()
+                .filter(|(key, _)| is_meaning(key))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            if let Some(Value::Object(properties)) = kept.get_mut("properties") {
+                for property in properties.values_mut() {
+                    *property = strict(property, used);
+                }
+                kept.insert("additionalProperties".to_owned(), json!(false));
+            }
+            for key in ["items", "additionalProperties"] {
+                if let Some(below) = kept.get_mut(key).filter(|below| below.is_object()) {
+                    *below = strict(below, used);
+                }
+            }
+            Value::Object(kept)
+        }
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn every_manifest_is_valid_for_the_oldest_and_for_the_tested_kubernetes() -> anyhow::Result<()> {
+    for minor in MINORS {
+        let folder = tempfile::tempdir()?;
+        schemas(minor, folder.path())?;
+        let location = format!(
+            "{}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json",
+            folder.path().display()
+        );
+        let arguments = [
+            "-strict",
+            "-summary",
+            "-skip",
+            FOREIGN,
+            "-schema-location",
+            &location,
+            "-",
+        ];
+        for set in ValueSet::all()? {
+            judge("kubeconform", &arguments, &set.render(KUBERNETES)?)
+                .with_context(|| format!("{} on {minor}", set.name))?;
+        }
+        // It does judge: an unknown field and a wrong type are found.
+        for fault in ["replicaz: 1", "replicas: many"] {
+            let wrong = format!(
+                "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: x}}\nspec:\n  {fault}\n  selector: {{}}\n  template: {{}}\n"
+            );
+            ensure!(
+                judge("kubeconform", &arguments, &wrong).is_err(),
+                "{fault} was not found on {minor}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn kube_score_finds_nothing_in_what_is_installed_by_default() -> anyhow::Result<()> {
+    for set in ValueSet::all()? {
+        // The others leave out on purpose what it asks for, such as a policy or a second replica.
+        if ["default", "namespaces", "monitored", "closed"].contains(&set.name.as_str()) {
+            judge("kube-score", &["score", "-"], &set.render(KUBERNETES)?).with_context(|| set.name.clone())?;
+        }
+    }
+    Ok(())
+}
