@@ -188,11 +188,15 @@ async fn one(cached: &DeserializeGuard<PowerContextDeployment>, context: &Contex
         operator_namespace: context.operator_namespace.clone(),
         secrets: dereference::secrets(&context.client, &namespace, &resource.spec).await?,
     };
-    let (plan, fault) = match validate(&resource, &read) {
-        Err(invalid) => (refuse(&resource, &invalid, rt::time_of_day()), None),
-        Ok(deployment) => follow(context, &resource, &deployment, &read).await?,
+    let valid = validate(&resource, &read);
+    let (plan, fault) = match &valid {
+        Err(invalid) => (refuse(&resource, invalid, rt::time_of_day()), None),
+        Ok(deployment) => follow(context, &resource, deployment, &read).await?,
     };
     conclude(context, &api, &resource, &plan, fault.as_ref()).await?;
+    if valid.is_ok() {
+        context.caches.departed.forget(&namespace, &name);
+    }
     match fault {
         Some(fault) => Err(ReconcileError {
             step: Step::Apply,

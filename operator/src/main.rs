@@ -23,7 +23,7 @@ use powercontext_operator::rt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -93,6 +93,8 @@ fn main() -> anyhow::Result<()> {
     let level = arguments.run.log_level;
     let targets = Targets::new()
         .with_default(tracing::Level::WARN.min(level))
+        // It logs what it also returns, and what it returns is logged where it is handled.
+        .with_target("kube_client", LevelFilter::OFF)
         .with_target("powercontext_operator", level);
     let lines = tracing_subscriber::fmt::layer()
         .json()

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::names::{self, DESIRED_HASH};
+use crate::quantity;
 
 /// Kinds of objects that the operator manages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,11 +149,20 @@ impl Object {
     }
 }
 
+/// Fields of opaque parts whose value is an amount, which the API server stores in another spelling.
+const AMOUNTS: [&str; 3] = ["sizeLimit", "divisor", "storage"];
+
+fn is_same_amount(live: &Value, wanted: &Value) -> bool {
+    let canonical = |value: &Value| value.as_str().and_then(quantity::canonical);
+    canonical(wanted).is_some_and(|wanted| canonical(live) == Some(wanted))
+}
+
 /// Whether everything wanted stands in what there is.
 fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (_, Value::Null) => true,
         (Value::Object(live), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| match live.get(key) {
+            Some(live) if AMOUNTS.contains(&key.as_str()) && is_same_amount(live, wanted) => true,
             Some(live) => covers(live, wanted),
             None => is_empty(wanted),
         }),

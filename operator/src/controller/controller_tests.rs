@@ -244,7 +244,13 @@ async fn a_status_that_somebody_changed_meanwhile_is_not_overwritten() {
     let rig = Rig::new();
     let api: Api<PowerContextDeployment> = Api::namespaced(rig.fake.client(), "default");
     let stale = rig.resource();
+    // Labels and the spec are none of it.
     rig.edit(&json!({ "paused": true }));
+    status::write(&api, &stale, Status::default())
+        .await
+        .expect("no conflict");
+    rig.fake
+        .change(PATH, &json!({ "status": { "schema": { "attempts": 3 } } }));
     let error = status::write(&api, &stale, Status::default())
         .await
         .expect_err("a conflict");

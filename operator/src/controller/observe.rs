@@ -3,12 +3,13 @@
 //! The caches hold only objects with the operator's label. So an object that somebody else made under one of our names is
 //! not in them, and before something is made for the first time it is looked up by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, LogParams};
 use kube::runtime::reflector::Store;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
 
 use super::build::Objects;
@@ -29,6 +30,56 @@ pub struct Caches {
     pub objects: BTreeMap<Kind, Store<DynamicObject>>,
     /// Pods.
     pub pods: Option<Store<Pod>>,
+    /// Jobs that ended and were removed before anybody could look at them.
+    pub departed: Departed,
+}
+
+/// Jobs that ended and are gone. Whoever removes a Job as soon as it has ended (a time to live of nothing) would take the
+/// only trace of a migration away; what the watch saw last is kept until a status that was made with it is stored.
+#[derive(Debug, Clone, Default)]
+pub struct Departed(Arc<Mutex<VecDeque<DynamicObject>>>);
+
+/// Most Jobs that are remembered; the oldest are forgotten.
+const DEPARTED_MAX: usize = 256;
+
+impl Departed {
+    /// Notes an object that is gone, if it is a Job that had ended.
+    pub fn note(&self, object: &DynamicObject) {
+        let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+        let has_ended = conditions.is_some_and(|all| {
+            let ends = ["Complete", "Failed"];
+            all.iter()
+                .any(|one| one["status"] == "True" && ends.iter().any(|end| one["type"] == *end))
+        });
+        if has_ended {
+            let mut departed = self.0.lock().expect("no holder panicked");
+            departed.push_back(object.clone());
+            if departed.len() > DEPARTED_MAX {
+                departed.pop_front();
+            }
+        }
+    }
+
+    /// The Jobs of a deployment.
+    fn of(&self, namespace: &str, deployment: &str) -> Vec<DynamicObject> {
+        let departed = self.0.lock().expect("no holder panicked");
+        departed
+            .iter()
+            .filter(|job| is_of(*job, namespace, deployment))
+            .cloned()
+            .collect()
+    }
+
+    /// Forgets the Jobs of a deployment: a status that was made with them is stored.
+    pub fn forget(&self, namespace: &str, deployment: &str) {
+        let mut departed = self.0.lock().expect("no holder panicked");
+        departed.retain(|job| !is_of(job, namespace, deployment));
+    }
+}
+
+fn is_of(object: &impl ResourceExt, namespace: &str, deployment: &str) -> bool {
+    object.namespace().as_deref() == Some(namespace)
+        && object.labels().get(DEPLOYMENT).map(String::as_str) == Some(deployment)
 }
 
 /// How the API server names a kind.
@@ -45,20 +96,21 @@ pub fn api(client: &Client, namespace: &str, kind: Kind) -> Api<DynamicObject> {
 impl Caches {
     /// Everything cached that belongs to a deployment.
     pub fn of(&self, namespace: &str, deployment: &str) -> Observed {
-        let is_its = |labels: &BTreeMap<String, String>, object_namespace: Option<String>| {
-            object_namespace.as_deref() == Some(namespace)
-                && labels.get(DEPLOYMENT).map(String::as_str) == Some(deployment)
-        };
         let mut observed = Observed::default();
+        for job in self.departed.of(namespace, deployment) {
+            let name = job.name_any();
+            observed
+                .objects
+                .insert(Key { kind: Kind::Job, name }, live(&job, Kind::Job));
+        }
         for (kind, store) in &self.objects {
-            for object in store.state_filter(|object| is_its(object.labels(), object.namespace())) {
+            for object in store.state_filter(|object| is_of(object, namespace, deployment)) {
                 let name = object.name_any();
-                let live = serde_json::to_value(&*object).unwrap_or_default();
-                observed.objects.insert(Key { kind: *kind, name }, live);
+                observed.objects.insert(Key { kind: *kind, name }, live(&object, *kind));
             }
         }
         if let Some(pods) = &self.pods {
-            let pods = pods.state_filter(|pod| is_its(pod.labels(), pod.namespace()));
+            let pods = pods.state_filter(|pod| is_of(pod, namespace, deployment));
             observed.pods = pods.iter().map(|pod| PodSeen::from_pod(pod)).collect();
             observed.pods.sort_by(|a, b| a.name.cmp(&b.name));
         }
@@ -92,10 +144,19 @@ impl Caches {
     }
 }
 
+/// An object as it is compared with what is wanted. The items of a list do not say what they are, those of a watch do.
+fn live(object: &DynamicObject, kind: Kind) -> Value {
+    let mut live = serde_json::to_value(object).unwrap_or_default();
+    let ApiResource { api_version, kind, .. } = api_resource(kind);
+    live["apiVersion"] = api_version.into();
+    live["kind"] = kind.into();
+    live
+}
+
 async fn look_up(client: &Client, namespace: &str, key: &Key) -> Result<Option<Value>, ReconcileError> {
     let found = api(client, namespace, key.kind).get_opt(&key.name).await;
     let found = found.map_err(at(Step::Observe))?;
-    Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
+    Ok(found.map(|object| live(&object, key.kind)))
 }
 
 /// The last line of a migrator's log. A log that is gone takes nothing but the report with it.

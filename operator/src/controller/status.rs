@@ -10,7 +10,13 @@ use crate::error::{ReconcileError, Step, at};
 use crate::metrics::Phase;
 use crate::plan::{Transition, transitions};
 
-/// Writes the status of the very resource that was read; somebody else's change in between is a conflict.
+const CONFLICT: u16 = 409;
+
+/// Tries to write a status while others change the rest of the resource.
+const TRIES: usize = 4;
+
+/// Writes the status over the very one that was read. Somebody else's status in between is a conflict; somebody's label or
+/// spec is none, for the new status says which generation it is about.
 ///
 /// # Errors
 /// When the API server refuses or does not answer.
@@ -19,9 +25,23 @@ pub async fn write(
     resource: &PowerContextDeployment,
     status: Status,
 ) -> Result<(), ReconcileError> {
+    let name = resource.metadata.name.as_deref().unwrap_or_default();
     let mut new = resource.clone();
     new.status = Some(status);
-    let name = resource.metadata.name.as_deref().unwrap_or_default();
+    for _ in 1..TRIES {
+        match api.replace_status(name, &PostParams::default(), &new).await {
+            Err(kube::Error::Api(refusal)) if refusal.code == CONFLICT => {}
+            answer => return answer.map(drop).map_err(at(Step::Status)),
+        }
+        let Some(now) = api.get_opt(name).await.map_err(at(Step::Status))? else {
+            // There is nothing left to tell a status of.
+            return Ok(());
+        };
+        if now.metadata.uid != resource.metadata.uid || now.status != resource.status {
+            break;
+        }
+        new.metadata.resource_version = now.metadata.resource_version;
+    }
     let answer = api.replace_status(name, &PostParams::default(), &new).await;
     answer.map(drop).map_err(at(Step::Status))
 }

@@ -55,11 +55,16 @@ impl Watches {
             }
             let resource = api_resource(kind);
             let api = dynamic(client, namespace, &resource);
-            let (store, changes) = owned(api, Writer::new(resource));
+            let departed = (kind == Kind::Job).then(|| caches.departed.clone());
+            let (store, changes) = owned(api, Writer::new(resource), move |gone| {
+                if let Some(departed) = &departed {
+                    departed.note(gone);
+                }
+            });
             caches.objects.insert(kind, store);
             wakes.push(changes);
         }
-        let (store, changes) = owned(typed::<Pod>(client, namespace), Writer::default());
+        let (store, changes) = owned(typed::<Pod>(client, namespace), Writer::default(), |_| {});
         caches.pods = Some(store);
         wakes.push(changes);
         Self {
@@ -151,8 +156,9 @@ fn dynamic(client: &Client, namespace: Option<&str>, resource: &ApiResource) -> 
     }
 }
 
-/// The store of a kind of objects with our label, and the deployments that their changes wake.
-fn owned<K>(api: Api<K>, writer: Writer<K>) -> (Store<K>, BoxStream<'static, Wake>)
+/// The store of a kind of objects with our label, and the deployments that their changes wake. `gone` is told of each that
+/// is deleted, before it leaves the store.
+fn owned<K>(api: Api<K>, writer: Writer<K>, gone: impl Fn(&K) + Send + 'static) -> (Store<K>, BoxStream<'static, Wake>)
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Eq + std::hash::Hash + Send + Sync + Unpin,
@@ -161,6 +167,11 @@ where
     let ours = watcher::Config::default().labels(&format!("app.kubernetes.io/managed-by={FIELD_MANAGER}"));
     let changes = watcher(api, ours).default_backoff().modify(|object| {
         object.managed_fields_mut().clear();
+    });
+    let changes = changes.inspect_ok(move |event| {
+        if let watcher::Event::Delete(object) = event {
+            gone(object);
+        }
     });
     let woken = reflector(writer, changes).touched_objects().try_filter_map(|object| {
         let name = object.labels().get(DEPLOYMENT).cloned();

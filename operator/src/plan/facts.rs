@@ -16,11 +16,13 @@ const QUEUE_DEPTH: &str = "powercontext_work_queue_depth";
 /// Age of the oldest item by kind and state, in seconds.
 const QUEUE_OLDEST: &str = "powercontext_work_queue_oldest_age_seconds";
 /// Work items that have not ended, by payload version.
-const PAYLOAD_DEPTH: &str = "powercontext_work_payload_depth";
+const PAYLOAD_DEPTH: &str = "powercontext_work_payload_version_depth";
 /// Runs of this process.
-const IN_FLIGHT: &str = "powercontext_worker_in_flight";
+const IN_FLIGHT: &str = "powercontext_worker_inflight";
 /// Fence of each lease that this process holds.
-const LEASE_FENCE: &str = "powercontext_scheduler_lease_fence";
+const LEASE_FENCE: &str = "powercontext_supervisor_fence";
+/// Revision of the schema that a process found.
+const SCHEMA_REVISION: &str = "powercontext_schema_revision";
 
 /// Most label values of one kind that are kept; a page with more is not ours.
 const VALUES_MAX: usize = 64;
@@ -38,6 +40,8 @@ pub struct Facts {
     pub payload_depth: Option<BTreeMap<i64, i64>>,
     /// Who leads.
     pub leaders: Vec<Leader>,
+    /// Revision of the schema; the highest that was told, for a schema only grows. `None`: nobody told.
+    pub schema_revision: Option<i64>,
 }
 
 impl Facts {
@@ -81,6 +85,9 @@ impl Facts {
                 }
                 IN_FLIGHT => {
                     *self.in_flight.entry(pod.to_owned()).or_default() += count;
+                }
+                SCHEMA_REVISION if count > 0 => {
+                    self.schema_revision = self.schema_revision.max(Some(count));
                 }
                 LEASE_FENCE if count > 0 && self.leaders.len() < VALUES_MAX => {
                     self.lead(pod, &sample.label("lease").unwrap_or_default(), count);
@@ -187,11 +194,12 @@ powercontext_work_queue_depth{kind="b",status="queued"} 4
 powercontext_work_queue_depth{kind="b",status="failed"} 1
 powercontext_work_queue_oldest_age_seconds{kind="a",status="queued"} 47.8
 powercontext_work_queue_oldest_age_seconds{kind="a",status="failed"} 99999
-powercontext_work_payload_depth{version="1"} 5
-powercontext_work_payload_depth{version="2"} 1
-powercontext_worker_in_flight{family="memory"} 2
-powercontext_worker_in_flight{family="profile"} 1
-powercontext_scheduler_lease_fence{lease="global"} 7
+powercontext_work_payload_version_depth{version="1"} 5
+powercontext_work_payload_version_depth{version="2"} 1
+powercontext_worker_inflight{family="memory"} 2
+powercontext_worker_inflight{family="profile"} 1
+powercontext_supervisor_fence{lease="global"} 7
+powercontext_schema_revision 6
 something_else 1e9 1700000000
 broken{
 "#;
@@ -209,7 +217,7 @@ broken{
         );
         assert_eq!(facts.in_flight["w-1"], 3);
         assert_eq!((facts.payloads_above(1), facts.payloads_above(2)), (Some(1), Some(0)));
-        assert_eq!(facts.leaders[0].fence, 7);
+        assert_eq!((facts.leaders[0].fence, facts.schema_revision), (7, Some(6)));
     }
 
     #[test]

@@ -243,14 +243,15 @@ fn remove_plans(draft: &mut Draft<'_>) {
 fn follow(draft: &mut Draft<'_>, job: JobSeen<'_>) -> Gate {
     let observed = draft.input.observed;
     let pods: Vec<&PodSeen> = observed.pods_of_job(job.name()).collect();
-    if job.is_leaving() {
-        return Gate::Closed(Reason::Migrating, format!("Job {} is being removed", job.name()));
-    }
     let report = pods.iter().find_map(|pod| pod.report.as_ref());
+    // How it ended counts, also when it is being removed already.
     match job.state() {
         JobState::Succeeded => {
             succeed(draft, report);
             Gate::Open
+        }
+        JobState::Active if job.is_leaving() => {
+            Gate::Closed(Reason::Migrating, format!("Job {} is being removed", job.name()))
         }
         JobState::Active => active(draft, job, &pods),
         JobState::Failed => {
@@ -263,7 +264,7 @@ fn follow(draft: &mut Draft<'_>, job: JobSeen<'_>) -> Gate {
                 forget_failures(&mut draft.status.schema);
             }
             let closed = given_up(draft).or_else(|| not_yet(draft));
-            if closed.is_none() && is_stored {
+            if closed.is_none() && is_stored && !job.is_leaving() {
                 draft.actions.push(Action::Delete(key_of(job)));
             }
             closed.unwrap_or_else(|| {
@@ -289,6 +290,10 @@ fn active(draft: &mut Draft<'_>, job: JobSeen<'_>, pods: &[&PodSeen]) -> Gate {
         );
     }
     match trouble {
+        None if pods.is_empty() => Gate::Closed(
+            Reason::Migrating,
+            format!("Job {} has no pod yet; its events say why if none comes", job.name()),
+        ),
         None | Some((_, Trouble::Crash { .. })) => {
             Gate::Closed(Reason::Migrating, format!("Job {} is at work", job.name()))
         }

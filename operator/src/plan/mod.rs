@@ -162,6 +162,9 @@ pub fn plan(input: Input<'_>) -> Plan {
         due: None,
     };
     draft.around();
+    // What a database is at is known best by who works on it; a migrator's report may be lost or old.
+    let schema = &mut draft.status.schema;
+    schema.revision = schema.revision.max(input.facts.schema_revision);
     let migrated = migrate::step(&mut draft);
     let moded = mode::step(&mut draft, &migrated);
     rollout::step(&mut draft, &migrated, &moded);

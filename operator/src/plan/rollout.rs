@@ -138,6 +138,12 @@ fn settled(draft: &mut Draft<'_>, role: Role, live: DeploymentSeen<'_>, desired:
         draft.trouble(trouble.0, trouble.1.clone());
         return Err(trouble);
     }
+    // What the API server said to the pod may quote it, so only the kind of refusal is told.
+    if let Some(reason) = live.replica_failure().filter(|_| live.is_current()) {
+        let message = format!("no pod of role {role} can be made ({reason}); the events of its ReplicaSet say why");
+        draft.trouble(Reason::PodNotCreated, message.clone());
+        return Err((Reason::PodNotCreated, message));
+    }
     if !live.is_rolled_out(desired) {
         let counts = format!(
             "{} of {desired} pods are updated, {} ready",

@@ -300,6 +300,15 @@ impl DeploymentSeen<'_> {
         self.number("/status/availableReplicas")
     }
 
+    /// Why no further pod can be made: a quota, admission, a missing account.
+    pub(super) fn replica_failure(self) -> Option<String> {
+        let conditions = self.live.pointer("/status/conditions")?.as_array()?;
+        let failure = conditions
+            .iter()
+            .find(|one| one["type"] == "ReplicaFailure" && one["status"] == "True")?;
+        Some(failure["reason"].as_str().unwrap_or("ReplicaFailure").to_owned())
+    }
+
     /// Whether the status is about the spec that there is; one of an older generation says nothing about it.
     pub(super) fn is_current(self) -> bool {
         let generation = self.live.pointer("/metadata/generation").and_then(Value::as_i64);

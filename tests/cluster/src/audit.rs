@@ -25,9 +25,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether it asked for a change. Renewals of the operator's own lease are none of a deployment.
+    /// Whether it changed something. Renewals of the operator's own lease are none of a deployment.
     pub fn is_write(&self) -> bool {
-        !["get", "list", "watch"].contains(&self.verb.as_str()) && self.resource != "leases"
+        !["get", "list", "watch"].contains(&self.verb.as_str()) && self.resource != "leases" && self.code < 300
     }
 }
 
@@ -76,7 +76,7 @@ impl Audit {
         Ok(requests)
     }
 
-    /// Every request for a change so far.
+    /// Every request so far that changed something.
     ///
     /// # Errors
     /// When the log cannot be read.

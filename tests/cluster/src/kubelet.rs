@@ -204,7 +204,11 @@ impl Shared {
         let name = pod.name_any();
         if pod.metadata.deletion_timestamp.is_some() {
             let may = (self.may_end.lock().expect("no holder panicked"))(pod);
-            return if may { end(api, pod).await } else { Ok(()) };
+            if may {
+                self.roles.member(&name, false);
+                end(api, pod).await?;
+            }
+            return Ok(());
         }
         let fate = (self.script.lock().expect("no holder panicked"))(pod);
         if fate == Fate::Pending {
@@ -227,6 +231,7 @@ impl Shared {
         }
         let status = status(pod, &fate, known.address.as_deref());
         if known.told != status {
+            self.roles.member(&name, fate == Fate::Running { ready: true });
             let patch = json!({ "status": status });
             api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch))
                 .await?;

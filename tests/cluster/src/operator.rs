@@ -108,6 +108,17 @@ impl Operator {
         Ok(())
     }
 
+    /// Freezes it, or lets it go on.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn freeze(&self, frozen: bool) -> anyhow::Result<()> {
+        Ok(kill_process(
+            self.pid()?,
+            if frozen { Signal::STOP } else { Signal::CONT },
+        )?)
+    }
+
     /// Asks it to end and waits until it has.
     ///
     /// # Errors

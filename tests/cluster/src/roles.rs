@@ -47,6 +47,8 @@ pub struct Told {
 pub struct Roles {
     told: Arc<Mutex<Told>>,
     pods: Arc<Mutex<BTreeMap<String, Pod>>>,
+    /// Pods whose process is a member. It is one before its pod is ready.
+    members: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Roles {
@@ -58,6 +60,20 @@ impl Roles {
     /// The pods that there are, by uid.
     pub(crate) fn pods(&self) -> MutexGuard<'_, BTreeMap<String, Pod>> {
         self.pods.lock().expect("no holder panicked")
+    }
+
+    /// From now on a pod's process is a member, or is not.
+    pub(crate) fn member(&self, pod: &str, is_one: bool) {
+        let mut members = self.members.lock().expect("no holder panicked");
+        if is_one {
+            members.insert(pod.to_owned());
+        } else {
+            members.remove(pod);
+        }
+    }
+
+    fn is_member(&self, pod: &str) -> bool {
+        self.members.lock().expect("no holder panicked").contains(pod)
     }
 
     /// Answers for a pod until the token is cancelled; its address.
@@ -120,7 +136,7 @@ impl Roles {
             .values()
             .filter(|other| other.labels().get(DEPLOYMENT) == of_mine.as_ref())
         {
-            let Some(role) = role(other).filter(|_| is_ready(other)) else {
+            let Some(role) = role(other).filter(|_| self.is_member(&other.name_any())) else {
                 continue;
             };
             let build = other.annotations().get(BUILD).cloned().unwrap_or_default();
@@ -184,14 +200,6 @@ pub fn component(pod: &Pod) -> &str {
         .get("app.kubernetes.io/component")
         .map(String::as_str)
         .unwrap_or_default()
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|one| one.type_ == "Ready" && one.status == "True")
 }
 
 /// The roles' port at an address that nobody has.

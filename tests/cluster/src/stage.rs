@@ -14,6 +14,7 @@ use kube::{Api, Client, Resource};
 use powercontext_crds::conditions::{ConditionType, Reason};
 use powercontext_crds::v1alpha1::{PowerContextDeployment, Status};
 use powercontext_operator::names::{Base, Role};
+use powercontext_operator::rt;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -25,8 +26,8 @@ use crate::operator::{Operator, Setup};
 use crate::roles::Roles;
 use crate::wait::until;
 
-/// Longest wait for what takes the operator a few passes.
-pub const SOON: Duration = Duration::from_secs(30);
+/// Longest wait for what takes the operator a few passes; long enough for a machine that does much else.
+pub const SOON: Duration = Duration::from_secs(90);
 /// The operator's service account.
 pub const ACCOUNT: &str = "powercontext-operator";
 /// Name of the resource, unless a test says otherwise.
@@ -352,6 +353,24 @@ impl Stage {
             .await
     }
 
+    /// Waits until the operator has written nothing for a while: events follow the status that they are about.
+    ///
+    /// # Errors
+    /// When it never comes to rest.
+    pub async fn at_rest(&self) -> anyhow::Result<()> {
+        const QUIET: Duration = Duration::from_secs(2);
+        let mut count = self.audit.writes()?.len();
+        let mut since = rt::now();
+        let rest = until("the operator is at rest", SOON, async || {
+            let now = self.audit.writes()?.len();
+            if now != count {
+                (count, since) = (now, rt::now());
+            }
+            Ok((since.elapsed() > QUIET).then_some(()))
+        });
+        self.explained(rest.await).await
+    }
+
     /// Adds to a failure what the cluster and the operators say.
     ///
     /// # Errors
@@ -366,13 +385,14 @@ impl Stage {
         let mut logs = String::new();
         for entry in std::fs::read_dir(self.folder.path())?.flatten() {
             if entry.path().extension().is_some_and(|end| end == "log") {
-                let text = std::fs::read_to_string(entry.path())?;
-                let lines: Vec<&str> = text.lines().collect();
-                let end = lines.len().saturating_sub(25);
-                logs.push_str(&lines[end..].join("\n"));
-                logs.push('\n');
+                logs.push_str(&std::fs::read_to_string(entry.path())?);
             }
         }
+        // Each line begins with its time.
+        let mut lines: Vec<&str> = logs.lines().collect();
+        lines.sort_unstable();
+        let end = lines.len().saturating_sub(40);
+        let logs = lines[end..].join("\n");
         Err(error.context(format!("{status}\n{pods}\n{logs}")))
     }
 }

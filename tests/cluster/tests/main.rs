@@ -2,4 +2,11 @@
 //! own on one control plane, so they run side by side.
 
 mod admission;
+mod deletion;
+mod leader;
+mod migration;
+mod names;
+mod rest;
 mod rollout;
+mod scale;
+mod secrets;
