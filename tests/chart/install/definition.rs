@@ -6,9 +6,10 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use powercontext_chart_tests::{chart, repository};
 use powercontext_cluster_tests::stage::spec;
+use powercontext_cluster_tests::wait::until;
 use serde_json::Value;
 
-use crate::site::{DEFINITION, Site, alone};
+use crate::site::{DEFINITION, SOON, Site, alone};
 
 /// The name of the release that owns the definition.
 fn owner(site: &Site) -> anyhow::Result<Option<String>> {
@@ -109,6 +110,31 @@ async fn the_definition_of_another_release_is_left_alone_and_can_be_handed_over(
     second.helm(&["uninstall", &second.name, "--wait"])?;
     remove_definition(&second)?;
     apply_crds(&second)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_that_is_there_first_goes_on_once_the_definition_comes() -> anyhow::Result<()> {
+    let _alone = alone().await;
+    let site = Site::new("first").await?;
+    remove_definition(&site)?;
+    let notes = site.install_ours(&["--set", "crds.install=false"])?;
+    ensure!(
+        notes.contains("is not brought along") && site.definition()?.is_none(),
+        "{notes}"
+    );
+    let operator = site.operator("one").await?;
+    until("the operator leads", SOON, async || {
+        let lease = site.get("lease", &site.fullname())?.unwrap_or_default();
+        Ok(lease["spec"]["holderIdentity"].as_str().map(|_| ()))
+    })
+    .await?;
+    apply_crds(&site)?;
+    site.check(operator.port()).await?;
+    site.make_secrets().await?;
+    site.apply(&spec())?;
+    site.until("Ready", "True", "Complete").await?;
+    site.kubectl().run(&["delete", "pcd", "pc", "--wait"])?;
+    Ok(())
 }
 
 /// The chart as it was before `spec.paused` was added to the definition.

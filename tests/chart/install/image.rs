@@ -74,6 +74,19 @@ fn the_image_has_both_programs_and_the_user_that_the_manifests_name() -> anyhow:
     ensure!(
         read("charts/powercontext/templates/_helpers.tpl")?.contains("command: [/usr/local/bin/powercontext-operator]")
     );
+    // Cargo wants the manifest of every member, also of those that are not built.
+    let manifest = read("Cargo.toml")?;
+    let members = manifest
+        .lines()
+        .find(|line| line.starts_with("members = "))
+        .context("members")?;
+    for member in members.split('"').skip(1).step_by(2) {
+        let top = member.split('/').next().unwrap_or_default();
+        ensure!(
+            dockerfile.contains(&format!("\nCOPY {top} {top}\n")),
+            "{top} is not copied"
+        );
+    }
     let toolchain = read("rust-toolchain.toml")?;
     let release = dockerfile
         .split("FROM rust:")

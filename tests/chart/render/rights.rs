@@ -142,6 +142,29 @@ fn every_pod_meets_the_restricted_standard_with_a_numeric_user() -> anyhow::Resu
 }
 
 #[test]
+fn the_default_limits_of_a_roll_out_go_when_its_type_is_another() -> anyhow::Result<()> {
+    let objects = objects(&template(KUBERNETES, &["--set", "strategy.type=Recreate"])?)?;
+    let strategy = &of_kind(&objects, "Deployment")[0]["spec"]["strategy"];
+    ensure!(*strategy == serde_json::json!({ "type": "Recreate" }), "{strategy}");
+    Ok(())
+}
+
+#[test]
+fn a_cluster_that_chooses_its_users_can_be_left_to_it() -> anyhow::Result<()> {
+    let nothing =
+        "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null,podSecurityContext.fsGroup=null";
+    let objects = objects(&template(KUBERNETES, &["--set", nothing])?)?;
+    for pod in pods(&objects) {
+        let security = pod["securityContext"].as_object().context("security")?;
+        ensure!(
+            security.keys().collect::<Vec<_>>() == ["runAsNonRoot", "seccompProfile"],
+            "{security:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
 fn no_name_is_too_long_or_said_twice_whatever_the_release_is_called() -> anyhow::Result<()> {
     let chart = powercontext_chart_tests::chart().display().to_string();
     for (release, base) in [
