@@ -125,7 +125,17 @@ async fn story(site: &Site) -> anyhow::Result<()> {
     site.kubelet.script(move |pod| fate(pod, silent.clone()));
     site.apply(&everything())?;
     site.until("Ready", "True", "Complete").await?;
-    // Fewer Workers: the pods are told what deleting them costs. Everything that can be turned off is.
+    // Fewer Workers, which are busy: each pod is told what deleting it costs. Everything that can be turned off is.
+    let workers = site.kubectl().run(&[
+        "get",
+        "pods",
+        "--selector",
+        "app.kubernetes.io/component=worker",
+        "--output",
+        "name",
+    ])?;
+    let busy = workers.lines().filter_map(|line| line.strip_prefix("pod/"));
+    site.roles.told().in_flight = busy.map(|pod| (pod.to_owned(), 1)).collect();
     let less = spec_with(&json!({ "worker": { "replicas": 1 } }));
     site.apply(&less)?;
     site.until("Ready", "True", "Complete").await?;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Longest wait for something that takes a few passes of a few controllers.
-pub(crate) const SOON: Duration = Duration::from_mins(1);
+pub(crate) const SOON: Duration = Duration::from_mins(2);
 /// Name of the definition.
 pub(crate) const DEFINITION: &str = "powercontextdeployments.powercontext.io";
 
@@ -42,6 +42,7 @@ pub(crate) struct Site {
     pub(crate) client: Client,
     pub(crate) name: String,
     pub(crate) kubelet: Kubelet,
+    pub(crate) roles: Roles,
     pub(crate) folder: tempfile::TempDir,
 }
 
@@ -61,10 +62,11 @@ impl Site {
         let name = namespace.metadata.name.context("it has a name")?;
         let roles = Roles::default();
         roles.told().token = Some(SECRETS[1].2.to_owned());
-        let kubelet = Kubelet::start(client.clone(), &name, roles);
+        let kubelet = Kubelet::start(client.clone(), &name, roles.clone());
         kubelet.script(|pod| fate(pod, Fate::migrated()));
         Ok(Self {
             kubelet,
+            roles,
             folder: tempfile::tempdir()?,
             plane,
             client,
@@ -82,7 +84,7 @@ impl Site {
 
     /// Installs or upgrades the release from a chart, waits for its pods, and tells the notes.
     pub(crate) fn install(&self, chart: &str, arguments: &[&str]) -> anyhow::Result<String> {
-        let mut all = vec!["upgrade", "--install", &self.name, chart, "--wait", "--timeout", "90s"];
+        let mut all = vec!["upgrade", "--install", &self.name, chart, "--wait", "--timeout", "3m"];
         all.extend(arguments);
         self.helm(&all)
     }
