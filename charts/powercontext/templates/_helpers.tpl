@@ -57,9 +57,9 @@ annotations:
 {{/* Name, namespace, labels and annotations: (dict "root" $ "suffix" "" "namespace" "" "component" "" "labels" dict
 "annotations" dict). `cluster` in place of a namespace: it has none. */}}
 {{- define "powercontext.metadata" -}}
-name: {{ include "powercontext.fullname" .root }}{{ .suffix }}
+name: {{ printf "%s%s" (include "powercontext.fullname" .root) (.suffix | default "") | quote }}
 {{- if ne (.namespace | default "") "cluster" }}
-namespace: {{ .namespace | default .root.Release.Namespace }}
+namespace: {{ .namespace | default .root.Release.Namespace | quote }}
 {{- end }}
 labels:
   {{- include "powercontext.labels" (dict "root" .root "component" .component "more" .labels) | nindent 2 }}
@@ -70,7 +70,7 @@ labels:
 
 {{/* Pods of the operator and of the test are alike in this. */}}
 {{- define "powercontext.pod" -}}
-serviceAccountName: {{ include "powercontext.serviceAccountName" . }}
+serviceAccountName: {{ include "powercontext.serviceAccountName" . | quote }}
 automountServiceAccountToken: true
 # The Service's variables would look like the operator's own settings.
 enableServiceLinks: false
@@ -91,7 +91,7 @@ tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 
@@ -118,8 +118,8 @@ resources:
 - name: POWERCONTEXT_OPERATOR_METRICS_TOKEN
   valueFrom:
     secretKeyRef:
-      name: {{ .name }}
-      key: {{ .key }}
+      name: {{ .name | quote }}
+      key: {{ .key | quote }}
 {{- end }}
 {{- end }}
 

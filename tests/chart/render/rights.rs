@@ -165,6 +165,77 @@ fn a_cluster_that_chooses_its_users_can_be_left_to_it() -> anyhow::Result<()> {
 }
 
 #[test]
+fn names_that_look_like_numbers_stay_names() -> anyhow::Result<()> {
+    let chart = powercontext_chart_tests::chart().display().to_string();
+    let sets = "scope=namespaces,crds.install=false,serviceMonitor.enabled=true";
+    let texts = "namespaces={2025},serviceAccount.name=3,priorityClassName=4,fullnameOverride=5,\
+        metrics.tokenSecretRef.name=6,metrics.tokenSecretRef.key=7,commonLabels.year=8";
+    let arguments = [
+        "template",
+        "1",
+        &chart,
+        "--namespace",
+        "2024",
+        "--kube-version",
+        KUBERNETES,
+        "--set",
+        sets,
+        "--set-string",
+        texts,
+    ];
+    let text = powercontext_chart_tests::printed("numbers", powercontext_chart_tests::helm(&arguments)?)?;
+    let objects = objects(&text)?;
+    for object in &objects {
+        let metadata = &object["metadata"];
+        ensure!(
+            metadata["name"].is_string() && metadata["namespace"].is_string(),
+            "{metadata}"
+        );
+        ensure!(
+            metadata["labels"]
+                .as_object()
+                .is_some_and(|labels| labels.values().all(Value::is_string)),
+            "{metadata}"
+        );
+        for subject in object["subjects"].as_array().into_iter().flatten() {
+            ensure!(subject["name"] == "3" && subject["namespace"] == "2024", "{subject}");
+        }
+    }
+    let pod = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"];
+    ensure!(pod["serviceAccountName"] == "3" && pod["priorityClassName"] == "4");
+    let credentials = &of_kind(&objects, "ServiceMonitor")[0]["spec"]["endpoints"][0]["authorization"]["credentials"];
+    ensure!(
+        *credentials == serde_json::json!({ "name": "6", "key": "7" }),
+        "{credentials}"
+    );
+    Ok(())
+}
+
+#[test]
+fn restricted_egress_leads_to_the_port_at_which_roles_report() -> anyhow::Result<()> {
+    let objects = objects(&template(KUBERNETES, &["--set", "networkPolicy.restrictEgress=true"])?)?;
+    let egress = of_kind(&objects, "NetworkPolicy")[0]["spec"]["egress"].clone();
+    let egress = egress.as_array().context("rules")?;
+    let roles = egress
+        .iter()
+        .find(|rule| rule["to"][0]["namespaceSelector"].is_object())
+        .context("a rule")?;
+    let build = powercontext_chart_tests::read("operator/src/controller/build.rs")?;
+    let port = build
+        .split("HTTP_PORT: i32 = ")
+        .nth(1)
+        .and_then(|rest| rest.split(';').next())
+        .context("a port")?;
+    ensure!(
+        roles["ports"][0]["port"].to_string() == port.replace('_', ""),
+        "{roles}"
+    );
+    let labels = &roles["to"][0]["podSelector"]["matchLabels"];
+    ensure!(labels["app.kubernetes.io/managed-by"] == "powercontext-operator");
+    Ok(())
+}
+
+#[test]
 fn no_name_is_too_long_or_said_twice_whatever_the_release_is_called() -> anyhow::Result<()> {
     let chart = powercontext_chart_tests::chart().display().to_string();
     for (release, base) in [

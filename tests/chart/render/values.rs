@@ -33,6 +33,7 @@ fn a_value_of_a_wrong_type_or_out_of_range_is_refused_with_its_place() -> anyhow
         ("service.port=80", "at '/service/port': minimum: got 80, want 1,024"),
         ("commonLabels.a=1", "at '/commonLabels/a': got number, want string"),
         ("podDisruptionBudget.maxUnavailable=0", "minimum: got 0, want 1"),
+        ("podDisruptionBudget.maxUnavailable=0%", "'0%' does not match pattern"),
         (
             "metrics.tokenSecretRef.name=x",
             "at '/metrics/tokenSecretRef': properties 'key' required, if 'name' exists",
@@ -95,6 +96,10 @@ fn values_that_contradict_each_other_are_refused_in_words() -> anyhow::Result<()
             "serviceAccount.name: serviceAccount.create is false, so name one",
         ),
         ("extraEnv[0].name=POD_NAME", "extraEnv: POD_NAME is set by the chart"),
+        (
+            "prometheusRule.enabled=true,prometheusRule.disabled={Typo}",
+            "prometheusRule.disabled: there is no alert Typo; there are PowerContextOperatorLeaderless",
+        ),
     ] {
         let refusal = refusal(set)?;
         ensure!(refusal.contains(said), "{set}: {refusal}");
