@@ -227,7 +227,7 @@ fn restricted_egress_leads_to_the_port_at_which_roles_report() -> anyhow::Result
         .and_then(|rest| rest.split(';').next())
         .context("a port")?;
     ensure!(
-        roles["ports"][0]["port"].to_string() == port.replace('_', ""),
+        roles["ports"][0]["port"].as_i64() == port.replace('_', "").parse().ok(),
         "{roles}"
     );
     let labels = &roles["to"][0]["podSelector"]["matchLabels"];
