@@ -108,6 +108,28 @@ fn values_that_contradict_each_other_are_refused_in_words() -> anyhow::Result<()
 }
 
 #[test]
+fn every_helm_command_of_the_guide_is_accepted() -> anyhow::Result<()> {
+    let guide = read("docs/guides/install.md")?.replace("\\\n", " ");
+    let commands = guide
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with("helm install") || line.starts_with("helm upgrade"));
+    let mut seen = 0;
+    for command in commands {
+        let words: Vec<String> = command.split_whitespace().map(|word| word.replace('\'', "")).collect();
+        let sets = words
+            .windows(2)
+            .filter(|pair| pair[0] == "--set")
+            .flat_map(|pair| pair.iter().map(String::as_str));
+        template(KUBERNETES, &sets.collect::<Vec<_>>()).with_context(|| command.to_owned())?;
+        ensure!(words[3] == "charts/powercontext", "{command}");
+        seen += 1;
+    }
+    ensure!(seen > 3, "the guide has {seen} commands");
+    Ok(())
+}
+
+#[test]
 fn every_value_has_a_schema_and_every_schema_a_value() -> anyhow::Result<()> {
     let schema: Value = serde_json::from_str(&read("charts/powercontext/values.schema.json")?)?;
     let values = &objects(&read("charts/powercontext/values.yaml")?)?[0];
