@@ -198,6 +198,7 @@ async fn a_newer_revision_that_it_may_not_read_and_a_changed_one_are_refused() -
         let report = db.migrate().await;
         assert_eq!(report.code, Code::Refused);
         assert_eq!(report.reason, Some(Refusal::Changed { revision: 2 }.to_string()));
+        assert_eq!(report.current, TARGET, "what is refused is told all the same");
 
         record(&db, &future(TARGET + 1)).await?;
         let report = db.migrate().await;
@@ -209,6 +210,7 @@ async fn a_newer_revision_that_it_may_not_read_and_a_changed_one_are_refused() -
                 .is_some_and(|why| why.contains("run the newer build")),
             "{report:?}"
         );
+        assert_eq!(report.current, TARGET + 1);
     }
     Ok(())
 }

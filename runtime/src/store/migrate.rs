@@ -68,7 +68,8 @@ pub struct ReportedStep {
 /// What a migration found and did; its JSON form is the last line of `--output json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Newest complete revision of the database when the report was made; 0 for an empty or unreadable one.
+    /// Newest complete revision of the database when the report was made, also of one that is refused; 0 for an empty one
+    /// and for one that does not answer.
     pub current: u32,
     /// The revision this build works on.
     pub target: u32,
@@ -197,6 +198,8 @@ pub async fn migrate(url: &DatabaseUrl, mode: Mode, observer: Observer<'_>) -> R
 
 async fn run(url: &DatabaseUrl, mode: Mode, observer: Observer<'_>, report: &mut Report) -> Result<(), MigrateError> {
     let (dialect, found) = read::found(url).await?;
+    // Also for one that is refused: whoever reads the report has to know what is there.
+    report.current = found.current();
     let first = plan::plan(dialect, &found)?;
     note(report, dialect, &first);
     let Mode::Apply { wait } = mode else {

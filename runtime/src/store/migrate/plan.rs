@@ -33,6 +33,14 @@ pub struct Found {
     pub revisions: Vec<StoredRevision>,
 }
 
+impl Found {
+    /// Newest complete revision, 0 for none.
+    pub fn current(&self) -> u32 {
+        let completed = self.revisions.iter().filter(|row| row.completed);
+        completed.map(|row| row.number).max().unwrap_or(0)
+    }
+}
+
 /// A revision to apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
@@ -159,9 +167,8 @@ pub fn plan(dialect: Dialect, found: &Found) -> Result<Plan, Refusal> {
             row => steps.push(step(dialect, revision, row, &objects, found, &expected)?),
         }
     }
-    let current = rows.iter().filter(|row| row.completed).map(|row| row.number).max();
     Ok(Plan {
-        current: current.unwrap_or(0),
+        current: found.current(),
         newer: newest > TARGET,
         steps,
     })
