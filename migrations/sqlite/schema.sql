@@ -399,3 +399,16 @@ CREATE TABLE pc_artifact_processing_admitted (
 
 -- 0006_processing_supervisor/6_runtime_members_role_expiry.sql
 CREATE INDEX ix_pc_runtime_members_role_expiry ON pc_runtime_members (role, expires_at);
+
+-- 0007_work_acts/1_work_acts.sql
+CREATE TABLE pc_work_acts (
+  work_id TEXT NOT NULL,
+  state_version INTEGER NOT NULL,
+  act TEXT NOT NULL,
+  principal_type TEXT NOT NULL,
+  principal_id TEXT NOT NULL,
+  acted_at INTEGER NOT NULL,
+  PRIMARY KEY (work_id, state_version),
+  CONSTRAINT ck_pc_work_acts_act CHECK (act IN ('cancel', 'retry')),
+  CONSTRAINT ck_pc_work_acts_version CHECK (state_version > 0)
+) STRICT;

@@ -1,6 +1,7 @@
 //! The real server over HTTP with the model behind HTTP: what clients see of flushes, of a failing model, of bad input, and
 //! of their own going away.
 
+mod acts;
 mod demo;
 mod dropped;
 mod faults;

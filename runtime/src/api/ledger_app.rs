@@ -26,6 +26,7 @@ use crate::api::app::{
 use crate::families::memory::{edit, read};
 use crate::inference::readiness::Readiness;
 use crate::ledger::{self, FlushRequest, Flushed, KindSpec, Ledger, PageRequest, Waiters};
+use crate::store::acts::Actor;
 use crate::store::rates::{self, Charge};
 use crate::store::{TxError, TxName, cursors, sources};
 use crate::telemetry::metrics::QueueDepth;
@@ -83,6 +84,14 @@ impl LedgerApp {
             memory: memory_ref(changed.revision),
             entry: Some(entry),
         })
+    }
+}
+
+/// A client, as its acts are recorded.
+fn actor(by: Principal) -> Actor {
+    Actor {
+        kind: by.kind(),
+        id: by.id(),
     }
 }
 
@@ -176,12 +185,14 @@ impl App for LedgerApp {
         page.rows.iter().map(operation_view).collect()
     }
 
-    async fn cancel(&self, _by: Principal, id: WorkId, expected_version: u64) -> Result<OperationView, AppError> {
-        operation_view(&self.ledger.cancel(id, expected_version).await.map_err(operator_error)?)
+    async fn cancel(&self, by: Principal, id: WorkId, expected_version: u64) -> Result<OperationView, AppError> {
+        let cancelled = self.ledger.cancel_by(actor(by), id, expected_version).await;
+        operation_view(&cancelled.map_err(operator_error)?)
     }
 
-    async fn retry(&self, _by: Principal, id: WorkId, expected_version: u64) -> Result<OperationView, AppError> {
-        operation_view(&self.ledger.retry(id, expected_version).await.map_err(operator_error)?)
+    async fn retry(&self, by: Principal, id: WorkId, expected_version: u64) -> Result<OperationView, AppError> {
+        let revived = self.ledger.retry_by(actor(by), id, expected_version).await;
+        operation_view(&revived.map_err(operator_error)?)
     }
 
     async fn remember(&self, _by: Principal, entry: NewEntry) -> Result<MutationView, AppError> {

@@ -1,7 +1,7 @@
 //! What an operator does to an item: cancel it, or revive a failed one. Both name the version they decided on, so nobody
 //! acts on a state that is gone (I4).
 //!
-//! Locks lane -> item (-> intent when a cancel empties the lane).
+//! Who acted, and on which version, is a row beside the item. Locks lane -> item (-> intent when a cancel empties the lane).
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use powercontext_core::work::{Event, WorkState, step};
 
 use crate::ledger::Ledger;
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
+use crate::store::acts::{self, Actor};
 use crate::store::works::WorkRow;
 use crate::store::{Tx, TxError, TxName, works};
 
@@ -44,18 +45,35 @@ enum Act {
     Retry,
 }
 
+impl Act {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+        }
+    }
+}
+
 enum Acted {
     Done(Box<WorkRow>),
     Refused(OperatorError),
 }
 
 impl Ledger {
-    /// Cancels an item: a waiting or failed one at once, a running one through `cancelling`.
+    /// Cancels an item, as somebody on the host: a waiting or failed one at once, a running one through `cancelling`.
     ///
     /// # Errors
     /// [`OperatorError`].
     pub async fn cancel(&self, id: WorkId, expected_version: u64) -> Result<WorkRow, OperatorError> {
-        let row = self.act(TxName::Cancel, Act::Cancel, id, expected_version).await?;
+        self.cancel_by(Actor::HOST, id, expected_version).await
+    }
+
+    /// The same, as a principal; the act is recorded with it.
+    ///
+    /// # Errors
+    /// [`OperatorError`].
+    pub async fn cancel_by(&self, by: Actor, id: WorkId, expected_version: u64) -> Result<WorkRow, OperatorError> {
+        let row = self.act(Act::Cancel, by, id, expected_version).await?;
         if matches!(row.item.state, WorkState::Cancelling(_)) {
             // Nobody listening means that no item runs in this process; its own worker learns of it by heartbeat.
             let _ = self.signals().cancels.send(id);
@@ -63,18 +81,31 @@ impl Ledger {
         Ok(row)
     }
 
-    /// Revives a failed item with a fresh budget.
+    /// Revives a failed item with a fresh budget, as somebody on the host.
     ///
     /// # Errors
     /// [`OperatorError`].
     pub async fn retry(&self, id: WorkId, expected_version: u64) -> Result<WorkRow, OperatorError> {
-        self.act(TxName::Retry, Act::Retry, id, expected_version).await
+        self.retry_by(Actor::HOST, id, expected_version).await
     }
 
-    async fn act(&self, name: TxName, act: Act, id: WorkId, expected: u64) -> Result<WorkRow, OperatorError> {
+    /// The same, as a principal; the act is recorded with it.
+    ///
+    /// # Errors
+    /// [`OperatorError`].
+    pub async fn retry_by(&self, by: Actor, id: WorkId, expected_version: u64) -> Result<WorkRow, OperatorError> {
+        self.act(Act::Retry, by, id, expected_version).await
+    }
+
+    async fn act(&self, act: Act, by: Actor, id: WorkId, expected: u64) -> Result<WorkRow, OperatorError> {
+        let name = match act {
+            Act::Cancel => TxName::Cancel,
+            Act::Retry => TxName::Retry,
+        };
         let input = Arc::new(Input {
             ledger: self.clone(),
             act,
+            by,
             id,
             expected,
         });
@@ -136,6 +167,7 @@ impl Ledger {
 struct Input {
     ledger: Ledger,
     act: Act,
+    by: Actor,
     id: WorkId,
     expected: u64,
 }
@@ -144,6 +176,7 @@ async fn act_in(tx: &mut Tx, input: &Input) -> Result<Acted, TxError> {
     let Input {
         ledger,
         act,
+        by,
         id,
         expected,
     } = input;
@@ -176,6 +209,7 @@ async fn act_in(tx: &mut Tx, input: &Input) -> Result<Acted, TxError> {
         return Ok(Acted::Refused(conflict(row)));
     };
     let emptied = write_step(tx, &lane, row, &step, Guard::default()).await?;
+    acts::record(tx, id, *expected, act.name(), *by).await?;
     if let (Some(_), Some(spec)) = (emptied, ledger.kinds().get(&row.kind)) {
         write_intent(tx, spec, row, emptied, None).await?;
     }

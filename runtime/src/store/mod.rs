@@ -4,6 +4,7 @@
 //! `oceanbase/` and `sqlite/`, one file per aggregate and dialect, every text named in its first line. No function here
 //! decides a transition: it writes what the core decided and checks how many rows that touched.
 
+pub mod acts;
 pub mod admitted;
 pub mod artifacts;
 pub mod attempts;

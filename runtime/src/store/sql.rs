@@ -36,6 +36,7 @@ pub fn all(dialect: Dialect) -> Vec<&'static str> {
     texts.extend(super::works::WorksSql::of(dialect).all());
     texts.extend(super::keys::KeysSql::of(dialect).all());
     texts.extend(super::attempts::AttemptsSql::of(dialect).all());
+    texts.extend(super::acts::ActsSql::of(dialect).all());
     texts.extend(super::spans::SpansSql::of(dialect).all());
     texts.extend(super::intents::IntentsSql::of(dialect).all());
     texts.extend(super::leases::LeasesSql::of(dialect).all());

@@ -220,10 +220,18 @@ pub const REVISIONS: &[Revision] = &[
             ]
         ),
     },
+    Revision {
+        number: 7,
+        name: "work_acts",
+        oldest_reader: 3,
+        additive: true,
+        oceanbase: statements!("oceanbase", "0007_work_acts", ["1_work_acts.sql"]),
+        sqlite: statements!("sqlite", "0007_work_acts", ["1_work_acts.sql"]),
+    },
 ];
 
 /// The newest revision this build knows; the schema it works on.
-pub const TARGET: u32 = 6;
+pub const TARGET: u32 = 7;
 
 /// Every statement of a fresh schema, in order.
 pub fn all_statements(dialect: Dialect) -> impl Iterator<Item = &'static Statement> {

@@ -1,5 +1,6 @@
 //! OceanBase texts, one file per aggregate.
 
+pub(crate) mod acts;
 pub(crate) mod admitted;
 pub(crate) mod artifacts;
 pub(crate) mod attempts;
