@@ -2,6 +2,7 @@
 
 mod commit;
 mod kit;
+mod load;
 mod model;
 mod process;
 mod silence;

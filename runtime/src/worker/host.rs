@@ -1,6 +1,7 @@
 //! The worker's end of a family's only door: reads from the store, writes under the run's lease.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use powercontext_core::fail::FailCode;
@@ -10,7 +11,7 @@ use crate::families::{
     self, Committed, DomainWrite, HostError, Load, Loaded, ProcessorHost, Reserve, Reserved, Search, SearchHit,
 };
 use crate::ledger::{self, Claimed, Ledger};
-use crate::store::{TxError, TxName, cursors};
+use crate::store::{Down, TxError, TxName, cursors};
 use crate::telemetry::trace::Below;
 use crate::worker::spans;
 
@@ -19,12 +20,32 @@ pub(super) struct StoreHost {
     ledger: Ledger,
     claimed: Claimed,
     below: Below,
+    /// Whether a request of the run met a database that was out of reach or busy.
+    was_away: AtomicBool,
 }
 
 impl StoreHost {
     /// The host of a claimed item; `below` is where the spans of its transactions belong.
     pub(super) fn new(ledger: Ledger, claimed: Claimed, below: Below) -> Self {
-        Self { ledger, claimed, below }
+        Self {
+            ledger,
+            claimed,
+            below,
+            was_away: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether this is how a run ends that the database failed: nothing of that is the item's doing.
+    pub(super) fn is_outage(&self, code: FailCode) -> bool {
+        code == HostError::Unavailable.fail_code() && self.was_away.load(Ordering::Relaxed)
+    }
+
+    fn error(&self, error: &TxError) -> HostError {
+        let told = host_error(error);
+        if told == HostError::Unavailable {
+            self.was_away.store(true, Ordering::Relaxed);
+        }
+        told
     }
 
     /// The end of an item whose cursor stands at the journal head already: it needs nobody to run it. Whatever cannot be
@@ -51,14 +72,14 @@ impl ProcessorHost for StoreHost {
     async fn load(&self, request: Load) -> Result<Loaded, HostError> {
         read::load(self.ledger.db(), &self.claimed.scope, request)
             .await
-            .map_err(host_error)
+            .map_err(|error| self.error(&error))
     }
 
     async fn search(&self, request: Search) -> Result<Vec<SearchHit>, HostError> {
         let found = read::search(self.ledger.db(), &self.claimed.scope, &request.query, request.limit).await;
         let hits = found.map_err(|error| match error {
             read::SearchError::HeadMoves => HostError::Conflict(FailCode::HeadChanged),
-            read::SearchError::Tx(error) => host_error(error),
+            read::SearchError::Tx(error) => self.error(&error),
         })?;
         let hit = |hit: read::Hit| SearchHit {
             citation: hit.citation,
@@ -81,7 +102,7 @@ impl ProcessorHost for StoreHost {
             .commit_window(&self.claimed, ledger_write(&write, &span.below()))
             .await;
         spans::committed(span, &committed);
-        committed.map_err(host_error)?;
+        committed.map_err(|error| self.error(&error))?;
         let binding = self
             .ledger
             .kinds()
@@ -93,19 +114,24 @@ impl ProcessorHost for StoreHost {
             Box::pin(cursors::get(tx, scope, binding))
         });
         Ok(Committed {
-            cursor: cursor.await.map_err(host_error)?,
+            cursor: cursor.await.map_err(|error| self.error(&error))?,
         })
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
-fn host_error(error: TxError) -> HostError {
+fn host_error(error: &TxError) -> HostError {
     match error {
-        TxError::Refused(code @ (FailCode::CursorChanged | FailCode::HeadChanged)) => HostError::Conflict(code),
+        TxError::Refused(code @ (FailCode::CursorChanged | FailCode::HeadChanged)) => HostError::Conflict(*code),
         TxError::Refused(FailCode::CancelRequested) => HostError::Cancelled,
-        TxError::Refused(code) => HostError::Refused(code),
+        TxError::Refused(code) => HostError::Refused(*code),
         TxError::Fenced(_) => HostError::LeaseLost,
-        _ => HostError::Unavailable,
+        TxError::Busy(_) | TxError::Unknown | TxError::Down(Down::Connection | Down::Deadline | Down::Access) => {
+            HostError::Unavailable
+        }
+        // Nothing that passes: to give the item back for it would be to run it for ever.
+        TxError::Constraint | TxError::Rows { .. } | TxError::Corrupt(_) | TxError::Down(_) => {
+            HostError::Refused(FailCode::Unhandled)
+        }
     }
 }
 

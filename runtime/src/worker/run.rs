@@ -3,7 +3,7 @@
 //! The family's code runs on a task of its own, so that its panic is a failed attempt and nothing more. Its end is written
 //! as often as it takes while the lease can be trusted; after that somebody else decides about the item (I10). A run that
 //! needs a model asks the provider gate before it begins, and a provider failure that the gate puts down to a known outage
-//! gives the item back instead of costing it an attempt.
+//! gives the item back instead of costing it an attempt. So does a database that is out of reach when the run reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +118,8 @@ impl Run {
         {
             return End::Done(Box::new(done));
         }
-        let host: Arc<dyn families::ProcessorHost> = Arc::new(host);
+        let host = Arc::new(host);
+        let store = Arc::clone(&host);
         let (executor, handle) = (Arc::clone(&self.executor), &self.handle);
         let cancel = handle.cancel.clone();
         let (kind, scope) = (self.claimed.kind.clone(), self.claimed.scope.clone());
@@ -143,6 +144,7 @@ impl Run {
             Ok(Ok(done)) => End::Done(Box::new(done)),
             Ok(Err(code @ (FailCode::CursorChanged | FailCode::HeadChanged))) => End::Conflict(code),
             Ok(Err(FailCode::LeaseExpired)) => End::Lost,
+            Ok(Err(code)) if store.is_outage(code) => End::Released,
             Ok(Err(code)) => End::Failed(code),
             Err(_) => End::Failed(FailCode::Unhandled),
         }
