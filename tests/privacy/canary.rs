@@ -44,6 +44,8 @@ pub(crate) enum Place {
     Header,
     /// A member that the deployment adds to the body of every such request.
     Parameter,
+    /// A header of every request to the collector of spans.
+    Collector,
     /// A value that no setting accepts, or the secret part of one.
     Setting,
     /// Id of a scope. No secret, but no label of a metric and no field of a log either.
@@ -63,7 +65,7 @@ const MEMORY: &[&str] = &[
 ];
 
 impl Place {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Source,
         Self::Metadata,
         Self::Reply,
@@ -80,6 +82,7 @@ impl Place {
         Self::ProviderKey,
         Self::Header,
         Self::Parameter,
+        Self::Collector,
         Self::Setting,
         Self::Scope,
         Self::SourceId,

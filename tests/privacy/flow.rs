@@ -2,10 +2,13 @@
 
 use anyhow::{Context, ensure};
 use powercontext::rt;
+use powercontext_tests::children;
 use powercontext_tests::client::Client;
+use powercontext_tests::collector::Collector;
 use powercontext_tests::database::Database;
 use powercontext_tests::facts;
 use powercontext_tests::kit::SOON;
+use powercontext_tests::rows;
 use powercontext_tests::server::{Server, Setup};
 use powercontext_tests::wait::until;
 use reqwest::Url;
@@ -13,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::canary::{Canaries, Place};
 use crate::model::{Manner, Talkative};
-use crate::{requests, rows, settings};
+use crate::{requests, settings};
 
 powercontext_tests::on_both_databases! {
     no_canary_leaves_its_home_with_console_logs,
@@ -75,7 +78,7 @@ struct Case<'a> {
 }
 
 async fn in_all_places(database: &Database, url: &str, format: &str, canaries: &Canaries) -> anyhow::Result<()> {
-    let model = Talkative::start(canaries).await?;
+    let (model, collector) = (Talkative::start(canaries).await?, Collector::start().await?);
     let panics = ["capture", "finish"].map(|tx| {
         let (text, armed) = (canaries.of(Place::Panic), database.beside(tx).display().to_string());
         format!("{tx}.before_commit=panic({text})@{armed}")
@@ -97,6 +100,11 @@ async fn in_all_places(database: &Database, url: &str, format: &str, canaries: &
             &json!({"x-gateway": canaries.of(Place::Header)}).to_string(),
         )
         .with_variable("OPENAI_API_KEY", canaries.of(Place::ProviderKey))
+        .with_variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint())
+        .with_variable(
+            "OTEL_EXPORTER_OTLP_HEADERS",
+            &format!("x-key={}", canaries.of(Place::Collector)),
+        )
         .with_variable("FAILPOINTS", &panics.join(","));
     settings::good(&setup, canaries).await?;
     let server = setup.start().await?;
@@ -116,14 +124,43 @@ async fn in_all_places(database: &Database, url: &str, format: &str, canaries: &
     case.stored().await?;
     let Case { server, .. } = case;
     let log = server.stop_and_log().await?;
-    for id in operations {
-        ensure!(log.contains(&id), "nothing is told of {id}:\n{log}");
+    for id in &operations {
+        ensure!(log.contains(id), "nothing is told of {id}:\n{log}");
     }
+    spans(&collector, canaries, &operations)?;
     ensure!(
         log.contains("a task panicked") && log.contains("an attempt ended"),
         "{log}"
     );
     canaries.absent("the log", &log, &[])
+}
+
+/// Everything that the collector was sent, bodies and headers.
+fn spans(collector: &Collector, canaries: &Canaries, operations: &[String]) -> anyhow::Result<()> {
+    let heard = collector.heard();
+    ensure!(
+        heard.contains(canaries.of(Place::Collector)),
+        "the collector got no header"
+    );
+    canaries.absent("what the collector is told", &heard, &[Place::Collector])?;
+    for id in operations {
+        ensure!(!heard.contains(id), "{id} is in a span");
+    }
+    ensure!(!heard.contains("server-token"), "a principal is in a span");
+    for (name, outcome) in [
+        ("work.execute", "succeeded"),
+        ("work.execute", "failed"),
+        ("work.retry", "retry_wait"),
+        ("work.enqueue", "created"),
+        ("memory.commit", ""),
+    ] {
+        let mut named = collector.named(name).into_iter();
+        ensure!(
+            named.any(|span| span.attribute("outcome") == outcome),
+            "no {name} {outcome}"
+        );
+    }
+    Ok(())
 }
 
 impl Case<'_> {
@@ -291,6 +328,13 @@ impl Case<'_> {
         let arguments = String::from_utf8_lossy(&arguments).into_owned();
         ensure!(arguments.contains("server"), "{arguments}");
         self.canaries.absent("the process's arguments", &arguments, &[])?;
+        let children = children::of(self.server.pid()?)?;
+        ensure!(!children.is_empty(), "no child waits");
+        for child in children {
+            // One that has ended since says nothing.
+            let said = child.arguments_and_environment().unwrap_or_default();
+            self.canaries.absent("what a child was started with", &said, &[])?;
+        }
         Ok(ids)
     }
 

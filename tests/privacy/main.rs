@@ -8,5 +8,4 @@ mod counts;
 mod flow;
 mod model;
 mod requests;
-mod rows;
 mod settings;

@@ -12,6 +12,9 @@ use crate::canary::{Canaries, Place};
 pub(crate) async fn good(setup: &Setup, canaries: &Canaries) -> anyhow::Result<()> {
     for arguments in [
         &["server", "config"][..],
+        &["server", "config", "--output", "json"],
+        &["server", "config", "--example"],
+        &["server", "config", "--reference"],
         &["server", "migrate", "--plan"],
         &["server", "migrate", "--output", "json"],
         &["server", "migrate"],
@@ -53,6 +56,7 @@ fn bad(word: &str) -> Vec<(&'static str, String)> {
         "LOGGING_LEVEL",
         "LOGGING_FORMAT",
         "METRICS_ENABLED",
+        "TRACING_ENABLED",
     ]
     .map(|key| (key, word.to_owned()))
     .into();
@@ -106,15 +110,24 @@ async fn a_fault_of_a_setting_never_tells_its_value() -> anyhow::Result<()> {
             canaries.absent(&format!("{command} with {key}={value}"), &said, &[])?;
         }
     }
-    let (status, said) = said(
-        &setup
-            .clone()
-            .with_variable("OPENAI_API_KEY", &format!("{word}\n"))
-            .run(&["server", "config"])
-            .await?,
-    );
-    ensure!(status == Some(2), "{status:?}:\n{said}");
-    canaries.absent("a bad key", &said, &[])
+    for (variable, value) in [
+        ("OPENAI_API_KEY", format!("{word}\n")),
+        ("ANTHROPIC_API_KEY", format!("{word} {word}")),
+        (
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            format!("https://user:{word}@collector.example"),
+        ),
+        ("OTEL_EXPORTER_OTLP_HEADERS", format!("x-key={word}%0a")),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", word.to_owned()),
+    ] {
+        let setup = setup.clone().with_variable(variable, &value);
+        for form in ["text", "json"] {
+            let (status, said) = said(&setup.run(&["server", "config", "--output", form]).await?);
+            ensure!(status == Some(2) && said.contains(variable), "{status:?}:\n{said}");
+            canaries.absent(variable, &said, &[])?;
+        }
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
