@@ -2,6 +2,7 @@
 //! of their own going away.
 
 mod acts;
+mod crowd;
 mod demo;
 mod dropped;
 mod faults;
@@ -9,3 +10,5 @@ mod flush;
 mod input;
 mod payloads;
 mod privacy;
+mod refused;
+mod settings;
