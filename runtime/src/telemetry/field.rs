@@ -20,6 +20,7 @@ pub const ALL: &[&str] = &[
     LEASE,
     LEFT,
     LOCATION,
+    LOST,
     MEMBER,
     MODE,
     NAME,
@@ -74,6 +75,8 @@ pub const LEASE: &str = "lease";
 pub const LEFT: &str = "left";
 /// File and line of ours.
 pub const LOCATION: &str = "location";
+/// How many were lost.
+pub const LOST: &str = "lost";
 /// A process of the deployment.
 pub const MEMBER: &str = "member";
 /// How supervision is organised, or how a deployment is.

@@ -191,7 +191,7 @@ impl Sender {
         let dropped = self.tracer.dropped();
         if dropped > self.dropped_told {
             tracing::warn!(
-                left = dropped - self.dropped_told,
+                lost = dropped - self.dropped_told,
                 "spans were lost: the collector is slower than the work"
             );
             self.dropped_told = dropped;
