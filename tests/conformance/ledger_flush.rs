@@ -2,7 +2,9 @@
 
 use powercontext::ledger::{Ended, FlushError, FlushRequest, Flushed};
 use powercontext::rt;
+use powercontext::store::TxError;
 use powercontext_core::fail::FailCode;
+use powercontext_core::ids::ScopeId;
 use powercontext_core::limits::PAYLOAD_BYTES_MAX;
 use powercontext_core::refs::Position;
 use powercontext_core::work::Outcome;
@@ -16,6 +18,9 @@ on_both_engines_alone! {
     a_capture_after_the_claim_makes_exactly_one_more_item_however_often_it_is_flushed,
     a_flush_during_a_cancelling_run_waits_behind_it,
     a_failed_head_blocks_its_lane_while_99_other_lanes_drain,
+    many_requests_in_one_call_are_answered_as_one_by_one,
+    a_lane_that_cannot_be_read_fails_no_other_request_of_the_call,
+    six_hundred_requests_in_one_call_are_all_there,
     thirty_two_flushes_at_once_make_one_item_and_all_get_its_id,
     thirty_two_flushes_at_once_behind_a_run_make_one_item,
     scopes_that_differ_in_a_byte_have_lanes_of_their_own,
@@ -240,5 +245,91 @@ async fn a_payload_is_an_object_of_at_most_16_kib(kit: &Kit) -> anyhow::Result<(
         anyhow::bail!("not accepted");
     };
     assert_eq!(kit.row(id).await?.payload.len(), PAYLOAD_BYTES_MAX);
+    Ok(())
+}
+
+fn asked(scopes: &[&ScopeId]) -> Vec<(ScopeId, serde_json::Value)> {
+    let request = |scope: &&ScopeId| ((*scope).clone(), serde_json::json!({}));
+    scopes.iter().map(request).collect()
+}
+
+async fn many_requests_in_one_call_are_answered_as_one_by_one(kit: &Kit) -> anyhow::Result<()> {
+    let kind = &request(&kit.scope("idle")?).kind;
+    let idle = kit.scope("idle")?;
+    let (failed, head) = kit.failed("failed").await?;
+    let waiting = kit.scope_with_source("waiting").await?;
+    let (item, _) = kit.accepted(&waiting).await?;
+    let fresh = kit.scope_with_source("fresh").await?;
+    let scopes = [&fresh, &idle, &failed, &waiting, &fresh];
+    let mut requests = asked(&scopes);
+    requests.push((fresh.clone(), serde_json::json!([1])));
+    let answers = kit.a.flush_many(kind, requests).await?;
+    let Ok(Flushed::Accepted { id, created: true }) = answers[0] else {
+        anyhow::bail!("{:?}", answers[0]);
+    };
+    let at = Position::START;
+    let wanted = [
+        Ok(Flushed::Accepted { id, created: true }),
+        Ok(Flushed::Idle { cursor: at, head: at }),
+        Ok(Flushed::Blocked { head }),
+        Ok(Flushed::Accepted {
+            id: item,
+            created: false,
+        }),
+        Ok(Flushed::Accepted { id, created: false }),
+        Err(FlushError::Payload),
+    ];
+    assert_eq!(answers, wanted);
+    assert_eq!(kit.counters(&fresh).await?, [1, 0, 2, 0]);
+    assert_eq!(kit.counters(&waiting).await?, [1, 0, 2, 0]);
+    assert_eq!(kit.counters(&failed).await?, [1, 0, 1, 0]);
+    assert!(kit.a.flush_many(kind, Vec::new()).await?.is_empty());
+    let unknown = powercontext_core::ids::WorkKind::parse("powercontext.of.the-future")?;
+    assert_eq!(
+        kit.a.flush_many(&unknown, asked(&[&fresh])).await,
+        Err(FlushError::UnknownKind)
+    );
+    Ok(())
+}
+
+async fn a_lane_that_cannot_be_read_fails_no_other_request_of_the_call(kit: &Kit) -> anyhow::Result<()> {
+    let kind = &request(&kit.scope("s")?).kind;
+    let broken = kit.scope_with_source("broken").await?;
+    kit.accepted(&broken).await?;
+    let mut raw = kit.raw().await?;
+    raw.execute("update pc_work_lanes set next_sequence = 1").await?;
+    let plain = kit.scope_with_source("plain").await?;
+    let answers = kit.a.flush_many(kind, asked(&[&broken, &plain])).await?;
+    assert!(
+        matches!(answers[0], Err(FlushError::Tx(TxError::Corrupt(_)))),
+        "{answers:?}"
+    );
+    assert!(
+        matches!(answers[1], Ok(Flushed::Accepted { created: true, .. })),
+        "{answers:?}"
+    );
+    raw.execute("update pc_work_lanes set next_sequence = 2").await?;
+    Ok(())
+}
+
+async fn six_hundred_requests_in_one_call_are_all_there(kit: &Kit) -> anyhow::Result<()> {
+    const REQUESTS: usize = 600;
+    let kind = &request(&kit.scope("s")?).kind;
+    let mut scopes = Vec::with_capacity(REQUESTS);
+    for n in 0..REQUESTS {
+        scopes.push(kit.scope_with_source(&format!("{n}")).await?);
+    }
+    let scopes: Vec<&ScopeId> = scopes.iter().collect();
+    let mut ids = std::collections::BTreeSet::new();
+    for answer in kit.a.flush_many(kind, asked(&scopes)).await? {
+        let Flushed::Accepted { id, created: true } = answer? else {
+            anyhow::bail!("joined");
+        };
+        ids.insert(id);
+    }
+    assert_eq!(ids.len(), REQUESTS);
+    let mut live = kit.live().await?;
+    live.sort();
+    assert_eq!(live, ids.into_iter().collect::<Vec<_>>());
     Ok(())
 }

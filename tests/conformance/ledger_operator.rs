@@ -269,18 +269,23 @@ async fn race(kit: &Kit, claimed: &Claimed) -> anyhow::Result<bool> {
     let done = kit.done(&claimed.scope).await?;
     let expected = version(kit, id).await?;
     let draw = rt::random();
-    let later = |turns: u32| async move {
-        for _ in 0..turns {
+    // A cancel reads before it locks and a usual finish does not: round trips before either let each be first.
+    let later = |trips: u32| async move {
+        for _ in 0..trips {
+            kit.row(id).await?;
+        }
+        for _ in 0..draw / 256 % 64 {
             tokio::task::yield_now().await;
         }
+        anyhow::Ok(())
     };
     let finish = async {
-        later(draw % 64).await;
-        kit.a.finish(claimed, done).await
+        later(draw % 5).await?;
+        anyhow::Ok(kit.a.finish(claimed, done).await?)
     };
     let cancel = async {
-        later(draw / 64 % 64).await;
-        kit.b.cancel(id, expected).await
+        later(draw / 5 % 2).await?;
+        anyhow::Ok(kit.b.cancel(id, expected).await)
     };
     let (finished, cancelled) = if draw.is_multiple_of(2) {
         tokio::join!(finish, cancel)
@@ -288,6 +293,7 @@ async fn race(kit: &Kit, claimed: &Claimed) -> anyhow::Result<bool> {
         let (cancelled, finished) = tokio::join!(cancel, finish);
         (finished, cancelled)
     };
+    let cancelled = cancelled?;
     let state = kit.row(id).await?.item.state;
     let cursor = kit.cursor(&claimed.scope).await?.sequence;
     if let WorkState::Succeeded { .. } = state {

@@ -14,6 +14,7 @@ mod ledger_operator;
 mod ledger_random;
 mod ledger_recover;
 mod ledger_tx;
+mod ledger_usual;
 mod memory;
 mod rates;
 mod sources;

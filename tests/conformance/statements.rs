@@ -6,11 +6,12 @@ use std::str::FromStr;
 use powercontext::store::{DbLimits, Dialect, sql};
 use powercontext_tests::db::TestDb;
 use sqlx::mysql::MySqlConnectOptions;
-use sqlx::{ConnectOptions, Connection, Executor, SqlSafeStr, SqliteConnection};
+use sqlx::{ConnectOptions, Connection, Executor, Row, SqlSafeStr, SqliteConnection};
 
 powercontext_tests::on_both_engines! {
     every_statement_can_be_prepared,
     a_statement_with_an_unknown_column_cannot_be_prepared,
+    a_statement_over_a_list_finds_its_rows_by_their_keys,
 }
 
 async fn prepare(db: &TestDb, texts: &[&'static str]) -> anyhow::Result<Vec<String>> {
@@ -56,5 +57,32 @@ async fn every_statement_can_be_prepared(db: TestDb) -> anyhow::Result<()> {
 async fn a_statement_with_an_unknown_column_cannot_be_prepared(db: TestDb) -> anyhow::Result<()> {
     let refused = prepare(&db, &["SELECT no_such_column FROM pc_sources"]).await?;
     assert_eq!(refused.len(), 1);
+    Ok(())
+}
+
+/// What a wrong plan would cost shows only once a table is large.
+async fn a_statement_over_a_list_finds_its_rows_by_their_keys(db: TestDb) -> anyhow::Result<()> {
+    if db.dialect() == Dialect::OceanBase {
+        return Ok(()); // There the lists are in the texts, by primary key.
+    }
+    let mut conn = SqliteConnection::connect(db.url()).await?;
+    let mut lists = 0;
+    for text in sql::all(Dialect::Sqlite)
+        .into_iter()
+        .filter(|text| text.contains("json_each"))
+    {
+        lists += 1;
+        let explain = format!("EXPLAIN QUERY PLAN {}", text.replace("?1", "'[]'"));
+        let mut plan = sqlx::query(sqlx::AssertSqlSafe(explain));
+        for _ in 2..=4 {
+            plan = plan.bind("");
+        }
+        for row in plan.fetch_all(&mut conn).await? {
+            let step: String = row.try_get("detail")?;
+            let is_good = !step.contains("pc_") || step.contains("sqlite_autoindex");
+            assert!(is_good, "{step}\n{text}");
+        }
+    }
+    assert!(lists > 10, "only {lists} statements over a list");
     Ok(())
 }

@@ -11,19 +11,20 @@ use async_trait::async_trait;
 use powercontext::dev::model::{ModelOptions, serve};
 use powercontext::families::memory::{self, MemoryFamily, MemorySettings, read};
 use powercontext::families::{
-    Cancel, Committed, DomainWrite, Family, HostError, Load, Loaded, ProcessorHost, Reserve, Reserved, Search,
-    SearchHit,
+    self, Cancel, Committed, DomainWrite, Family, FamilySpec, HostError, Load, Loaded, ProcessorHost, Reached, Reserve,
+    Reserved, ResultCode, RunResult, Search, SearchHit,
 };
-use powercontext::inference::ClientSettings;
 use powercontext::inference::openai::OpenAiChat;
+use powercontext::inference::{ClientSettings, Usage};
 use powercontext::ledger::{
     Claim, Claimed, Done, FlushRequest, Flushed, KindSpec, Kinds, LeaseTerm, Ledger, NewSource, capture,
 };
 use powercontext::rt;
 use powercontext::store::{DatabaseUrl, Db, DbLimits};
 use powercontext::worker::{KindSettings, LeaseSettings, WorkerSettings};
+use powercontext_core::fail::FailCode;
 use powercontext_core::ids::{ScopeId, SourceId, SourceType, WorkId};
-use powercontext_core::refs::SourceRef;
+use powercontext_core::refs::{Position, SourceRef};
 use powercontext_core::time::Span;
 use powercontext_core::work::retry::RetryPolicy;
 use powercontext_tests::checker;
@@ -138,6 +139,14 @@ impl Rig {
             code: done.result.code.as_str(),
             result: done.result.payload,
         })
+    }
+
+    /// Changes rows past the proxy and past the product.
+    pub(crate) async fn execute(&self, sql: String) -> anyhow::Result<()> {
+        let mut conn = self.raw().await?;
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await?;
+        conn.close().await?;
+        Ok(())
     }
 
     /// One number from the rows, past the proxy.
@@ -308,5 +317,42 @@ impl ProcessorHost for Reader {
 
     async fn commit_window(&self, _: DomainWrite) -> Result<Committed, HostError> {
         Err(HostError::Unavailable)
+    }
+}
+
+/// A family that finds nothing to do, at once.
+pub(crate) struct Nothing(FamilySpec);
+
+impl Nothing {
+    pub(crate) fn new() -> Self {
+        Self(FamilySpec {
+            work: kind(),
+            workers_max: None,
+            timeout: Span::seconds(60),
+            needs_model: false,
+        })
+    }
+}
+
+#[async_trait]
+impl Family for Nothing {
+    fn spec(&self) -> &FamilySpec {
+        &self.0
+    }
+
+    async fn run(&self, _: &dyn ProcessorHost, _: &ScopeId, _: &Cancel) -> Result<families::Done, FailCode> {
+        let at = Position::new(0);
+        Ok(families::Done {
+            write: None,
+            result: RunResult {
+                code: ResultCode::AlreadyCommitted,
+                payload: serde_json::json!({}),
+            },
+            reached: Reached {
+                cursor: at,
+                journal_head: at.next(),
+            },
+            usage: Usage::default(),
+        })
     }
 }

@@ -1,23 +1,27 @@
 //! Claiming: candidates without locks, then lanes by primary key with skip-locked, then guarded writes.
 //!
 //! A lane that somebody else holds costs nothing, so one locked lane never slows the others. `requested` and `dirty` are
-//! read here, unlocked and before any input of the run (design, "Joining": D).
+//! read here, unlocked and before any input of the run (design, "Joining": D). Whatever it takes, a claim is three round
+//! trips: candidates; lanes and rows; writes and COMMIT (ADR 0017).
 
 use std::sync::Arc;
 
-use powercontext_core::ids::{MemberId, ScopeId, WorkId, WorkKind};
+use powercontext_core::ids::{BindingName, MemberId, ScopeId, WorkId, WorkKind};
 use powercontext_core::lease::Held;
 use powercontext_core::supervise::intent::Dirty;
 use powercontext_core::time::{DbTime, Span};
-use powercontext_core::work::{AttemptNo, Event, WorkState, step};
+use powercontext_core::work::usual::is_usual_claim;
+use powercontext_core::work::{AttemptNo, Event, UsualFinish, WorkState, step};
 
 use crate::ledger::kinds::KindSpec;
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
 use crate::ledger::{LeaseTerm, Ledger};
 use crate::rt;
+use crate::store::batch::{self, ClaimRow, Found, Wanted};
 use crate::store::error::corrupt;
+use crate::store::notes::Note;
 use crate::store::works::{Beat, Candidate, WorkRow};
-use crate::store::{Tx, TxError, TxName, intents, works};
+use crate::store::{Tx, TxError, TxName, works};
 
 /// Most items of one claim.
 const CLAIM_MAX: u32 = 64;
@@ -45,6 +49,8 @@ pub struct Claimed {
     pub budget_used: u32,
     /// `dirty` at the claim.
     pub dirty: Dirty,
+    /// The finish that it will have if nobody touches it until then; `None` where the general path must decide.
+    pub usual: Option<UsualFinish>,
     /// When the item was enqueued.
     pub created_at: DbTime,
     /// When it was claimed.
@@ -195,75 +201,120 @@ async fn has_unsupported_in(tx: &mut Tx, specs: &[KindSpec]) -> Result<bool, TxE
     Ok(false)
 }
 
+/// What a claim has taken so far.
+#[derive(Default)]
+struct Taken {
+    rows: Vec<ClaimRow>,
+    claimed: Vec<Claimed>,
+}
+
 async fn claim_in(tx: &mut Tx, input: &Input) -> Result<Vec<Claimed>, TxError> {
-    let mut claimed = Vec::new();
-    for (spec, limit) in &input.wanted {
-        let mut left = (*limit).min(CLAIM_MAX.saturating_sub(count(&claimed)));
-        if left == 0 {
-            continue;
-        }
-        let mut found = works::ready(tx, &spec.kind, spec.payload_version, left * OVERFETCH + SPARE).await?;
+    let wanted: Vec<_> = input.wanted.iter().map(page_of).collect();
+    let mut pages = batch::ready(tx, &wanted).await?;
+    for page in &mut pages {
         // Workers that read the same page start at different places of it, or they would all meet at the same lanes.
-        let start = rt::random() as usize % found.len().max(1);
-        found.rotate_left(start);
-        for candidate in found {
-            if left == 0 {
-                break;
-            }
-            if let Some(taken) = try_take(tx, input, spec, &candidate).await? {
-                left -= 1;
-                claimed.push(taken);
+        let start = rt::random() as usize % page.len().max(1);
+        page.rotate_left(start);
+    }
+    let mut limits: Vec<u32> = input.wanted.iter().map(|(_, limit)| *limit).collect();
+    let (mut taken, mut now, mut spare) = (Taken::default(), None, 0);
+    loop {
+        let next = next_candidates(input, &mut pages, &limits, CLAIM_MAX - count(&taken.claimed), spare);
+        if next.iter().all(|(_, page)| page.is_empty()) {
+            break;
+        }
+        let (found, at) = batch::lock_candidates(tx, &next).await?;
+        now = Some(at);
+        for ((found, limit), (spec, _)) in found.into_iter().zip(&mut limits).zip(&input.wanted) {
+            for found in found {
+                if *limit > 0 && count(&taken.claimed) < CLAIM_MAX && take(input, spec, &found, at, &mut taken)? {
+                    *limit -= 1;
+                }
             }
         }
+        // Some were locked: try more at once than are missing.
+        spare = SPARE / 4;
     }
-    Ok(claimed)
+    // Slots of families with a cap are taken here: item -> slot.
+    if let Some(now) = now.filter(|_| !taken.rows.is_empty()) {
+        batch::claim(tx, &taken.rows, &input.me, input.lease.from(now)).await?;
+    }
+    for claimed in &taken.claimed {
+        tx.note(Note::Claimed {
+            kind: claimed.kind.clone(),
+            latency: claimed.claimed_at.since(claimed.created_at),
+        });
+    }
+    Ok(taken.claimed)
+}
+
+fn page_of((spec, limit): &(KindSpec, u32)) -> Wanted {
+    Wanted {
+        kind: spec.kind.clone(),
+        version: spec.payload_version,
+        limit: limit * OVERFETCH + SPARE,
+    }
+}
+
+/// The next candidates of each kind, for as many items as are still missing and some to spare.
+fn next_candidates<'a>(
+    input: &'a Input,
+    pages: &mut [Vec<Candidate>],
+    limits: &[u32],
+    mut left: u32,
+    spare: u32,
+) -> Vec<(&'a BindingName, Vec<Candidate>)> {
+    let mut next = Vec::with_capacity(pages.len());
+    for ((page, limit), (spec, _)) in pages.iter_mut().zip(limits).zip(&input.wanted) {
+        let missing = (*limit).min(left);
+        left -= missing;
+        let size = if missing == 0 { 0 } else { missing + spare };
+        let rest = page.split_off(page.len().min(size as usize));
+        next.push((&spec.binding, std::mem::replace(page, rest)));
+    }
+    next
 }
 
 fn count(claimed: &[Claimed]) -> u32 {
     u32::try_from(claimed.len()).unwrap_or(u32::MAX)
 }
 
-/// Takes a candidate unless its lane is locked or has moved on since it was read.
-async fn try_take(
-    tx: &mut Tx,
-    input: &Input,
-    spec: &KindSpec,
-    candidate: &Candidate,
-) -> Result<Option<Claimed>, TxError> {
-    let Some(lane) = LockedLane::try_lock(tx, &candidate.lane).await? else {
-        return Ok(None);
-    };
-    let head = lane.view.lane().head;
-    match lane.row(candidate.id).filter(|row| head == Some(row.seq)) {
-        Some(row) => take(tx, input, spec, &lane, row).await,
-        None => Ok(None),
+/// Takes a candidate whose lane is locked, unless it has moved on since it was read.
+fn take(input: &Input, spec: &KindSpec, found: &Found, now: DbTime, taken: &mut Taken) -> Result<bool, TxError> {
+    let row = &found.row;
+    if found.head != Some(row.seq) || (&row.kind, row.payload_version) != (&spec.kind, spec.payload_version) {
+        return Ok(false);
     }
-}
-
-async fn take(
-    tx: &mut Tx,
-    input: &Input,
-    spec: &KindSpec,
-    lane: &LockedLane,
-    row: &WorkRow,
-) -> Result<Option<Claimed>, TxError> {
-    let now = tx.now().await?;
-    let intent = intents::get(tx, &spec.binding, &row.scope).await?;
     let event = Event::Claim {
         by: &input.me,
         expiry: input.lease.from(now),
-        requested: intent.requested(),
-        dirty: intent.dirty(),
+        requested: found.requested,
+        dirty: found.dirty,
     };
     // Somebody was faster, or the item waits longer now: not ours, and no error.
     let Ok(step) = step(&row.item, &event, now, &input.me) else {
-        return Ok(None);
+        return Ok(false);
     };
-    write_step(tx, lane, row, &step, Guard::default()).await?;
-    Ok(Some(claimed(&step.item, row, now)?))
+    if !is_usual_claim(&row.item, &step.item) {
+        tracing::warn!("an item whose counters cannot move is passed over");
+        return Ok(false);
+    }
+    taken.claimed.push(claimed(&step.item, row, now, &input.me)?);
+    taken.rows.push(ClaimRow {
+        version: row.item.version,
+        after: step.item,
+        requested: found.requested,
+        dirty: found.dirty,
+    });
+    Ok(true)
 }
 
-fn claimed(item: &powercontext_core::work::Item, row: &WorkRow, now: DbTime) -> Result<Claimed, TxError> {
+fn claimed(
+    item: &powercontext_core::work::Item,
+    row: &WorkRow,
+    now: DbTime,
+    me: &MemberId,
+) -> Result<Claimed, TxError> {
     let run = item.state.run().ok_or_else(|| corrupt("run"))?;
     Ok(Claimed {
         held: Held::granted(item.id, run.holder.clone()),
@@ -273,6 +324,7 @@ fn claimed(item: &powercontext_core::work::Item, row: &WorkRow, now: DbTime) -> 
         attempt: AttemptNo::from_row(item.counters.attempts).ok_or_else(|| corrupt("attempt_count"))?,
         budget_used: item.counters.budget_used,
         dirty: run.dirty,
+        usual: UsualFinish::of(item, row.seq, me),
         created_at: row.created_at,
         claimed_at: now,
     })
@@ -295,7 +347,7 @@ async fn adopt_in(tx: &mut Tx, ledger: &Ledger, known: &[WorkId]) -> Result<(Vec
             continue;
         };
         if matches!(step.item.state, WorkState::Running(_)) {
-            found.push(claimed(&step.item, row, now)?);
+            found.push(claimed(&step.item, row, now, me)?);
             continue;
         }
         let emptied = write_step(tx, &lane, row, &step, Guard::default()).await?;

@@ -7,22 +7,25 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use powercontext_core::digest::LaneKey;
+use powercontext_core::digest::{LaneKey, LogicalKey};
 use powercontext_core::fail::FailCode;
-use powercontext_core::ids::WorkId;
+use powercontext_core::ids::{ScopeId, WorkId};
 use powercontext_core::lease::{Held, Holder};
 use powercontext_core::limits::PAYLOAD_BYTES_MAX;
 use powercontext_core::refs::Position;
 use powercontext_core::supervise::intent::HeadReached;
 use powercontext_core::time::DbTime;
-use powercontext_core::work::{Effect, Event, Outcome, Refused, WorkState, step};
+use powercontext_core::work::{Effect, Event, Outcome, Refused, UsualFinish, WorkState, step};
 
 use crate::ledger::Ledger;
 use crate::ledger::kinds::KindSpec;
+use crate::ledger::together::Handed;
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
 use crate::rt;
+use crate::store::batch::{self, FinishRow, SettleRow};
 use crate::store::error::corrupt;
-use crate::store::{FenceLost, Tx, TxError, TxName, attempts, works};
+use crate::store::notes::Note;
+use crate::store::{Body, Busy, FenceLost, Tx, TxError, TxName, attempts, works};
 
 /// How often an end whose commit is of unknown outcome is looked up and, if it did not happen, run again.
 const RUNS_MAX: u32 = 3;
@@ -71,20 +74,57 @@ pub enum Ended {
     Lost,
 }
 
-enum End {
+pub(super) enum End {
     Finish(Done, Vec<u8>),
     Fail(FailCode),
     Conflict(FailCode),
     Release,
 }
 
-struct Input {
+/// An end to be written.
+pub(super) struct Input {
     ledger: Ledger,
-    spec: KindSpec,
-    scope_lane: LaneKey,
+    pub(super) spec: KindSpec,
+    pub(super) lane: LaneKey,
+    pub(super) scope: ScopeId,
     id: WorkId,
     holder: Holder,
-    end: End,
+    /// Set for a finish that was decided ahead.
+    pub(super) usual: Option<UsualFinish>,
+    started_at: DbTime,
+    pub(super) end: End,
+}
+
+impl Input {
+    /// The finish as the statements write it, if it was decided ahead.
+    pub(super) fn row<'a>(&'a self, key: &'a LogicalKey) -> Option<FinishRow<'a>> {
+        let (Some(usual), End::Finish(done, result)) = (&self.usual, &self.end) else {
+            return None;
+        };
+        Some(FinishRow {
+            usual,
+            lane: &self.lane,
+            key,
+            binding: &self.spec.binding,
+            scope: &self.scope,
+            code: done.code,
+            result,
+        })
+    }
+
+    fn is_without_write(&self) -> bool {
+        matches!(&self.end, End::Finish(done, _) if done.write.is_none())
+    }
+}
+
+/// What a usual finish tells the metrics.
+pub(super) fn usual_note(input: &Input, now: DbTime) -> Note {
+    Note::AttemptEnded {
+        kind: input.spec.kind.clone(),
+        outcome: Outcome::Succeeded,
+        error: None,
+        lasted: now.since(input.started_at),
+    }
 }
 
 impl Ledger {
@@ -157,41 +197,66 @@ impl Ledger {
 
     async fn end(&self, name: TxName, claim: &super::Claimed, end: End) -> Result<Ended, TxError> {
         let spec = self.kinds().get(&claim.kind).ok_or_else(|| corrupt("kind"))?.clone();
-        let scope_lane = spec.lane(&claim.scope);
+        let lane = spec.lane(&claim.scope);
         let holder = claim.held.holder().clone();
         let input = Arc::new(Input {
             ledger: self.clone(),
             spec,
-            scope_lane,
+            lane,
+            scope: claim.scope.clone(),
             id: *claim.held.key(),
             holder,
+            usual: claim.usual.clone().filter(|_| matches!(end, End::Finish(..))),
+            started_at: claim.claimed_at,
             end,
         });
+        let ended = self.write_end(name, claim, &input).await?;
+        self.signals().work.notify_one();
+        self.signals().changed.notify_waiters();
+        Ok(ended)
+    }
+
+    async fn write_end(&self, name: TxName, claim: &super::Claimed, input: &Arc<Input>) -> Result<Ended, TxError> {
+        let mut is_usual = input.usual.is_some();
+        let mut handed = Handed::Alone(None);
+        if is_usual && input.is_without_write() {
+            handed = self.together(input).await;
+        }
         let mut runs = 1;
-        let ended = loop {
-            match self
-                .db()
-                .tx_with(name, &input, |tx, input| Box::pin(end_in(tx, input)))
-                .await
-            {
+        loop {
+            // Others wait for their turn while a usual finish holds its own, and no longer.
+            let written = match std::mem::replace(&mut handed, Handed::Alone(None)) {
+                Handed::Succeeded => return Ok(Ended::Succeeded),
+                Handed::Unknown => Err(TxError::Unknown),
+                Handed::Alone(turn) if is_usual => {
+                    let run: Body<Input, Ended> = |tx, input| Box::pin(usual_in(tx, input));
+                    let written = self.db().tx_once_with(name, input, run).await;
+                    drop(turn);
+                    written
+                }
+                Handed::Alone(_) => {
+                    let run: Body<Input, Ended> = |tx, input| Box::pin(end_in(tx, input));
+                    self.db().tx_with(name, input, run).await
+                }
+            };
+            match written {
+                // Somebody touched or holds the item, its lane or its intent: rolled back, and decided on what the rows say
+                // once they are free.
+                Err(TxError::Rows { .. } | TxError::Busy(Busy::Lock | Busy::Limit)) if is_usual => is_usual = false,
                 Err(TxError::Unknown) => match self.outcome(claim).await {
-                    Ok(Some(ended)) => break ended,
+                    Ok(Some(ended)) => return Ok(ended),
                     Ok(None) if runs < RUNS_MAX => runs += 1,
                     // Nobody can say just now, and "not available" would mean that nothing was written.
                     Ok(None) | Err(_) => return Err(TxError::Unknown),
                 },
                 // A commit of unknown outcome that arrived late looks like a lost lease to the run after it.
                 Err(TxError::Fenced(FenceLost::Item)) if runs > 1 => {
-                    break self.outcome(claim).await?.unwrap_or(Ended::Lost);
+                    return Ok(self.outcome(claim).await?.unwrap_or(Ended::Lost));
                 }
-                Err(TxError::Fenced(FenceLost::Item)) => break Ended::Lost,
-                Err(error) => return Err(error),
-                Ok(ended) => break ended,
+                Err(TxError::Fenced(FenceLost::Item)) => return Ok(Ended::Lost),
+                ended => return ended,
             }
-        };
-        self.signals().work.notify_one();
-        self.signals().changed.notify_waiters();
-        Ok(ended)
+        }
     }
 
     /// Looks up, by owner and fence, how a run ended; `None` while it is still ours. For an end that answered `Unknown`:
@@ -280,9 +345,28 @@ async fn window_in(tx: &mut Tx, input: &WindowInput) -> Result<Option<Position>,
     Ok(None)
 }
 
+/// The finish that was decided ahead, as guarded statements that are the locks. [`TxError::Rows`] when a guard does not
+/// hold.
+async fn usual_in(tx: &mut Tx, input: &Input) -> Result<Ended, TxError> {
+    let key = input.spec.logical_key(&input.scope);
+    let (Some(usual), End::Finish(done, _), Some(row)) = (&input.usual, &input.end, input.row(&key)) else {
+        return Err(corrupt("run"));
+    };
+    let now = batch::finish(tx, &[row], false).await?;
+    let cursor = match &done.write {
+        Some(write) => write.apply(tx).await?,
+        None => done.cursor,
+    };
+    let settled = usual.dirty().zip(HeadReached::check(cursor, done.head_read));
+    let intent = SettleRow::new(&input.spec.binding, &input.scope, usual.emptied(), settled);
+    batch::settle(tx, &[intent]).await?;
+    tx.note(usual_note(input, now));
+    Ok(Ended::Succeeded)
+}
+
 async fn end_in(tx: &mut Tx, input: &Input) -> Result<Ended, TxError> {
     let lost = TxError::Fenced(FenceLost::Item);
-    let lane = LockedLane::lock(tx, &input.scope_lane).await?;
+    let lane = LockedLane::lock(tx, &input.lane).await?;
     let row = lane.row(input.id).ok_or_else(|| lost.clone())?;
     let now = tx.now().await?;
     let holder = &input.holder;

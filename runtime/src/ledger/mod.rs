@@ -14,6 +14,7 @@ mod operations;
 mod operator;
 mod recover;
 mod signals;
+mod together;
 mod trace;
 mod wait;
 mod write;
@@ -63,6 +64,7 @@ struct Inner {
     lease: LeaseTerm,
     signals: Signals,
     tracer: OnceLock<Tracer>,
+    together: together::Together,
 }
 
 /// The ledger as one process uses it; cheap to clone.
@@ -79,6 +81,7 @@ impl Ledger {
             lease,
             signals: Signals::default(),
             tracer: OnceLock::new(),
+            together: together::Together::default(),
         }))
     }
 

@@ -5,14 +5,16 @@
 //! ids), times are `DATETIME(6)` there and microseconds here.
 
 use chrono::{DateTime, NaiveDateTime};
+use futures_util::{Stream, StreamExt as _};
 use powercontext_core::time::DbTime;
-use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlQueryResult, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Decode, MySql, Row as _, Sqlite, Type};
+use sqlx::sqlite::{SqliteArguments, SqliteQueryResult, SqliteRow};
+use sqlx::{Decode, Either, MySql, Row as _, Sqlite, Type};
 
 use crate::store::error::{Corrupt, TxError};
+use crate::store::packet::Answer;
 use crate::store::pool::Lent;
 
 /// The SQL dialect that a database speaks.
@@ -195,11 +197,42 @@ impl Conn {
         }
     }
 
+    /// Sends several statements in one text. An error tells how many of them were answered before it.
+    pub(crate) async fn packet(&mut self, text: String) -> Result<Vec<Answer>, (usize, sqlx::Error)> {
+        let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(text));
+        match self {
+            Self::OceanBase(conn) => {
+                answers(
+                    sql.fetch_many(&mut **conn),
+                    MySqlQueryResult::rows_affected,
+                    Row::OceanBase,
+                )
+                .await
+            }
+            Self::Sqlite(conn) => {
+                answers(
+                    sql.fetch_many(&mut **conn),
+                    SqliteQueryResult::rows_affected,
+                    Row::Sqlite,
+                )
+                .await
+            }
+        }
+    }
+
     /// Sends a text without parameters that cannot or need not be prepared: `BEGIN`, `COMMIT`, `SET`, DDL.
     pub(crate) async fn raw(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
         match self {
             Self::OceanBase(conn) => sqlx::raw_sql(sql).execute(&mut **conn).await.map(|_| ()),
             Self::Sqlite(conn) => sqlx::raw_sql(sql).execute(&mut **conn).await.map(|_| ()),
+        }
+    }
+
+    /// Changes how long the session waits for row locks. Answers whether the server has to be told; SQLite has none.
+    pub(crate) fn set_short_waits(&mut self, are_short: bool) -> bool {
+        match self {
+            Self::OceanBase(conn) => conn.set_short_waits(are_short),
+            Self::Sqlite(_) => false,
         }
     }
 
@@ -218,6 +251,26 @@ impl Conn {
             Self::Sqlite(conn) => drop(conn.detach()),
         }
     }
+}
+
+/// Puts the rows of a packet's answers to the statements that they belong to.
+async fn answers<D, R>(
+    mut stream: impl Stream<Item = Result<Either<D, R>, sqlx::Error>> + Unpin,
+    touched: impl Fn(&D) -> u64,
+    row: impl Fn(R) -> Row,
+) -> Result<Vec<Answer>, (usize, sqlx::Error)> {
+    let (mut answers, mut rows) = (Vec::new(), Vec::new());
+    while let Some(next) = stream.next().await {
+        match next {
+            Ok(Either::Right(read)) => rows.push(row(read)),
+            Ok(Either::Left(done)) => answers.push(Answer {
+                touched: touched(&done),
+                rows: std::mem::take(&mut rows),
+            }),
+            Err(error) => return Err((answers.len(), error)),
+        }
+    }
+    Ok(answers)
 }
 
 fn corrupt(column: &'static str) -> TxError {

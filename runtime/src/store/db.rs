@@ -23,7 +23,7 @@ use crate::store::url::DatabaseUrl;
 use crate::telemetry::metrics::Metrics;
 
 /// Longest wait for a row lock.
-const LOCK_WAIT: Span = Span::seconds(1);
+pub(crate) const LOCK_WAIT: Span = Span::seconds(1);
 /// Longest single statement.
 const STATEMENT: Span = Span::seconds(5);
 /// How long SQLite waits for a lock of another process on the file.

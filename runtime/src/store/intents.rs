@@ -19,7 +19,7 @@ statements! {
     }
 }
 
-fn decode(row: &Row) -> Result<Intent, TxError> {
+pub(super) fn decode(row: &Row) -> Result<Intent, TxError> {
     Intent::from_row(
         Dirty::from_row(row.count("dirty_generation")?),
         Clean::from_row(row.count("clean_generation")?),

@@ -14,7 +14,7 @@ statements! {
     LanesSql, lanes { lock, lock_skip, create, save }
 }
 
-fn decode(row: &Row) -> Result<Lane, TxError> {
+pub(super) fn decode(row: &Row) -> Result<Lane, TxError> {
     let head = row.opt_count("head_sequence")?;
     Ok(Lane {
         key: row.parsed("lane_key", LaneKey::parse)?,

@@ -75,6 +75,7 @@ struct Resting {
     conn: MySqlConnection,
     opened: Instant,
     since: Instant,
+    has_short_waits: bool,
 }
 
 /// A connection in use. Dropping it closes it without a word: what it had open is rolled back by the server.
@@ -83,6 +84,8 @@ pub(crate) struct Lent {
     opened: Instant,
     pool: Pool,
     permit: OwnedSemaphorePermit,
+    /// Whether its session waits for row locks as packets do, shortly.
+    has_short_waits: bool,
 }
 
 impl fmt::Debug for Pool {
@@ -113,6 +116,11 @@ impl DerefMut for Lent {
 }
 
 impl Lent {
+    /// Changes how long its session waits for row locks. Answers whether that has to be told to the server.
+    pub(crate) fn set_short_waits(&mut self, are_short: bool) -> bool {
+        std::mem::replace(&mut self.has_short_waits, are_short) != are_short
+    }
+
     /// Gives it back for the next borrower. Only a connection with nothing open and nothing unread may come here.
     pub(crate) fn give_back(self) {
         let Self {
@@ -120,6 +128,7 @@ impl Lent {
             opened,
             pool,
             permit,
+            has_short_waits,
         } = self;
         let now = rt::now();
         if pool.0.permits.is_closed() || now > opened + AGE_MAX {
@@ -130,7 +139,12 @@ impl Lent {
             resting.pop_front();
         }
         let since = now;
-        resting.push_back(Resting { conn, opened, since });
+        resting.push_back(Resting {
+            conn,
+            opened,
+            since,
+            has_short_waits,
+        });
         drop(resting);
         // Whoever waits for it finds the connection resting.
         drop(permit);
@@ -161,9 +175,9 @@ impl Pool {
             Ok(Err(_)) => return Err(down()),
             Err(rt::Elapsed) => return Err(AcquireError::Tx(TxError::Busy(Busy::Pool))),
         };
-        let (conn, opened) = match self.rested().await {
+        let (conn, opened, has_short_waits) = match self.rested().await {
             Some(rested) => rested,
-            None => (self.connect(until).await?, rt::now()),
+            None => (self.connect(until).await?, rt::now(), false),
         };
         let pool = self.clone();
         Ok(Lent {
@@ -171,6 +185,7 @@ impl Pool {
             opened,
             pool,
             permit,
+            has_short_waits,
         })
     }
 
@@ -197,19 +212,20 @@ impl Pool {
     }
 
     /// The connection that came back last, if it lives.
-    async fn rested(&self) -> Option<(MySqlConnection, Instant)> {
+    async fn rested(&self) -> Option<(MySqlConnection, Instant, bool)> {
         let newest = self.resting().pop_back();
         let Resting {
             mut conn,
             opened,
             since,
+            has_short_waits,
         } = newest?;
         if rt::now() < since + RESTED {
-            return Some((conn, opened));
+            return Some((conn, opened, has_short_waits));
         }
         // A probe that is late takes its connection with it.
         if let Ok(Ok(())) = rt::within(PROBE_MAX, conn.ping()).await {
-            return Some((conn, opened));
+            return Some((conn, opened, has_short_waits));
         }
         self.distrust();
         None

@@ -49,5 +49,8 @@ pub fn all(dialect: Dialect) -> Vec<&'static str> {
     texts.extend(super::members::MembersSql::of(dialect).all());
     texts.extend(super::bindings::BindingsSql::of(dialect).all());
     texts.extend(super::admitted::AdmittedSql::of(dialect).all());
+    if dialect == Dialect::Sqlite {
+        texts.extend(super::sqlite::batch::ALL);
+    }
     texts
 }

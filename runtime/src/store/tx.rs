@@ -5,6 +5,9 @@
 //! together. A connection whose transaction ended in any way but a clean commit or rollback is never reused. A commit
 //! whose reply was lost is [`TxError::Unknown`], never a failure.
 
+mod doors;
+mod packets;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,20 +31,20 @@ pub type TxFuture<'t, T> = Pin<Box<dyn Future<Output = Result<T, TxError>> + Sen
 /// A transaction's body as a plain function of the transaction and its input.
 pub type Body<I, T> = for<'a> fn(&'a mut Tx, &'a I) -> TxFuture<'a, T>;
 
-fn shared<'t, I, T>(tx: &'t mut Tx, input: &Arc<I>, f: Body<I, T>) -> TxFuture<'t, T>
-where
-    I: Send + Sync + 'static,
-    T: 'static,
-{
-    let input = Arc::clone(input);
-    Box::pin(async move { f(tx, &input).await })
-}
-
 /// How often a busy transaction is run in all.
 const RUNS_MAX: u32 = 5;
 /// After this time a busy transaction is not run again: clients that wait for it give up at ten seconds, and a file that
 /// another program has kept locked for so long will not be free in a moment.
 const RUN_AGAIN_WITHIN: Duration = Duration::from_secs(5);
+
+/// After what a transaction is run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Again {
+    /// After a busy run, and after one whose connection broke before COMMIT was sent.
+    BusyOrBroken,
+    /// Only after one whose connection broke.
+    Broken,
+}
 
 /// How far one run of a transaction has come, seen from outside of its future.
 #[derive(Debug, Default)]
@@ -53,9 +56,10 @@ struct Progress {
 impl Progress {
     /// Whether the same transaction may help when it is run again. A connection that broke before COMMIT was sent has
     /// written nothing; a wait for a connection that was in vain has cost its time already.
-    fn may_run_again(&self, error: &TxError) -> bool {
+    fn may_run_again(&self, error: &TxError, after: Again) -> bool {
         let broke = *error == TxError::Down(Down::Connection);
-        (error.is_retryable() || broke) && self.acquired.load(Ordering::Acquire)
+        let busy = error.is_retryable() && after == Again::BusyOrBroken;
+        (busy || broke) && self.acquired.load(Ordering::Acquire)
     }
 }
 
@@ -68,6 +72,10 @@ pub struct Tx {
     locks: LockOrder,
     notes: Vec<Note>,
     progress: Arc<Progress>,
+    /// Whether BEGIN still has to go out, before or with the next statement.
+    begins: bool,
+    /// What goes out together with COMMIT.
+    last: Option<packets::Last>,
 }
 
 impl Drop for Tx {
@@ -118,6 +126,11 @@ impl Tx {
         self.locks.take_free(kind, key);
     }
 
+    /// Takes the database time that a packet has read, unless it was read before.
+    pub(crate) fn read_now(&mut self, now: DbTime) -> DbTime {
+        *self.now.get_or_insert(now)
+    }
+
     /// Remembers something to count once this transaction has committed.
     pub(crate) fn note(&mut self, note: Note) {
         self.notes.push(note);
@@ -126,6 +139,7 @@ impl Tx {
     /// Runs a write and answers how many rows it touched.
     pub(crate) async fn execute(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, TxError> {
         let dialect = self.dialect;
+        self.begin().await?;
         self.conn()
             .execute(sql, args)
             .await
@@ -149,6 +163,7 @@ impl Tx {
     /// Runs a read.
     pub(crate) async fn fetch(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<Vec<Row>, TxError> {
         let dialect = self.dialect;
+        self.begin().await?;
         self.conn()
             .fetch(sql, args)
             .await
@@ -172,11 +187,19 @@ impl Tx {
 
     /// Runs a text without parameters outside the prepared path (migrations only).
     pub(crate) async fn raw(&mut self, sql: &'static str) -> Result<(), TxError> {
+        self.begin().await?;
         let dialect = self.dialect;
         self.conn().raw(sql).await.map_err(|error| report(dialect, sql, &error))
     }
 
     async fn commit(&mut self) -> Result<(), TxError> {
+        if let Some(last) = self.last.take() {
+            return self.commit_with(&last).await;
+        }
+        if self.begins {
+            self.give_back();
+            return Ok(());
+        }
         self.progress.commit_sent.store(true, Ordering::Release);
         let dialect = self.dialect;
         match self.conn().raw("COMMIT").await {
@@ -196,6 +219,7 @@ impl Tx {
     where
         F: for<'t> Fn(&'t mut Self) -> TxFuture<'t, T> + Send + Sync,
     {
+        self.wait_long().await?;
         self.progress.commit_sent.store(true, Ordering::Release);
         match f(self).await {
             Ok(value) => {
@@ -259,7 +283,7 @@ impl Db {
         T: Send + 'static,
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
     {
-        self.detached(name, Mode::Write, f).await
+        self.detached(name, Mode::Write, Again::BusyOrBroken, f).await
     }
 
     /// Runs reads. They see committed rows, on SQLite one snapshot of them.
@@ -271,58 +295,16 @@ impl Db {
         T: Send + 'static,
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
     {
-        self.detached(name, Mode::Read, f).await
+        self.detached(name, Mode::Read, Again::BusyOrBroken, f).await
     }
 
-    /// [`Db::tx`] for a function of the transaction and an input that every run shares.
-    ///
-    /// # Errors
-    /// As [`Db::tx`].
-    pub async fn tx_with<I, T>(&self, name: TxName, input: &Arc<I>, f: Body<I, T>) -> Result<T, TxError>
-    where
-        I: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let input = Arc::clone(input);
-        self.tx(name, move |tx| shared(tx, &input, f)).await
-    }
-
-    /// [`Db::read`] for a function of the transaction and an input that every run shares.
-    ///
-    /// # Errors
-    /// As [`Db::read`].
-    pub async fn read_with<I, T>(&self, name: TxName, input: &Arc<I>, f: Body<I, T>) -> Result<T, TxError>
-    where
-        I: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let input = Arc::clone(input);
-        self.read(name, move |tx| shared(tx, &input, f)).await
-    }
-
-    /// Runs a function whose statements commit one by one: for a single guarded write, which so costs one round trip and
-    /// holds its row for no longer than itself. The closure may run more than once, and a run that ended busy may have
-    /// written what its earlier statements say.
-    ///
-    /// # Errors
-    /// [`TxError`]; `Unknown` when a statement's reply was lost.
-    pub(crate) async fn autocommit_with<I, T>(&self, name: TxName, input: &Arc<I>, f: Body<I, T>) -> Result<T, TxError>
-    where
-        I: Send + Sync + 'static,
-        T: Send + 'static,
-    {
-        let input = Arc::clone(input);
-        self.detached(name, Mode::Autocommit, move |tx| shared(tx, &input, f))
-            .await
-    }
-
-    async fn detached<T, F>(&self, name: TxName, mode: Mode, f: F) -> Result<T, TxError>
+    async fn detached<T, F>(&self, name: TxName, mode: Mode, again: Again, f: F) -> Result<T, TxError>
     where
         T: Send + 'static,
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
     {
         let db = self.clone();
-        let task = rt::spawn(async move { db.run(name, mode, &f).await });
+        let task = rt::spawn(async move { db.run(name, mode, again, &f).await });
         match task.await {
             Ok(result) => result,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -330,7 +312,7 @@ impl Db {
         }
     }
 
-    async fn run<T, F>(&self, name: TxName, mode: Mode, f: &F) -> Result<T, TxError>
+    async fn run<T, F>(&self, name: TxName, mode: Mode, again: Again, f: &F) -> Result<T, TxError>
     where
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync,
     {
@@ -342,7 +324,7 @@ impl Db {
             let progress = Arc::new(Progress::default());
             let result = self.run_once(name, mode, f, until, &progress).await;
             match &result {
-                Err(error) if progress.may_run_again(error) && runs < RUNS_MAX && rt::now() < last_start => {
+                Err(error) if progress.may_run_again(error, again) && runs < RUNS_MAX && rt::now() < last_start => {
                     tracing::debug!(tx = name.label(), run = runs, error = %error, "a transaction is run again");
                     rt::sleep(Duration::from_millis(u64::from(rt::random() % (10 << runs)))).await;
                     runs += 1;
@@ -405,11 +387,13 @@ impl Db {
             locks: LockOrder::default(),
             notes: Vec::new(),
             progress,
+            begins: (dialect, mode) == (Dialect::OceanBase, Mode::Write),
+            last: None,
         };
         if (dialect, mode) == (Dialect::OceanBase, Mode::Autocommit) {
             return tx.one_by_one(f).await;
         }
-        if let Some(begin) = begin(dialect, mode) {
+        if let Some(begin) = begin(dialect, mode).filter(|_| !tx.begins) {
             tx.raw(begin).await?;
         }
         let result = match self.check_term(&mut tx, mode).await {

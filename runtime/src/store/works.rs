@@ -14,6 +14,7 @@ use powercontext_core::work::lane::{Lane, LaneSeq, LaneView, LiveItem};
 use powercontext_core::work::state::Run;
 use powercontext_core::work::{Counters, Item, WorkState};
 
+pub(super) use read::candidates;
 pub use read::{
     BY_IDS_MAX, Candidate, Depth, PageFilter, by_ids, depths, expired, get, has_unsupported, live, next_due, owned,
     page, ready,
@@ -115,7 +116,7 @@ fn decode_state(row: &Row, fence: Option<Fence>) -> Result<WorkState, TxError> {
     })
 }
 
-fn decode(row: &Row) -> Result<WorkRow, TxError> {
+pub(super) fn decode(row: &Row) -> Result<WorkRow, TxError> {
     let fence = Fence::from_row(row.int("lease_fence")?);
     let item = Item {
         id: row.parsed("work_id", |id| WorkId::parse(&id))?,

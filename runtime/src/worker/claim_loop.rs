@@ -28,6 +28,8 @@ use crate::worker::spans;
 const POLL_MIN: Duration = Duration::from_millis(10);
 /// A freed slot waits this long for others, so that one claim refills them together.
 const LINGER: Duration = Duration::from_millis(2);
+/// Slots that are refilled without waiting for more.
+const LINGER_FREED: u32 = 16;
 /// Longest sleep of an idle process that is alone: nothing depends on waking earlier.
 const IDLE_MAX: Duration = Duration::from_hours(1);
 /// How long runs that were given back may take to say so.
@@ -91,7 +93,17 @@ impl Worker {
     async fn reap(&self, state: &mut Loop, id: WorkId, ended: Ended) {
         self.forget(state, id, ended);
         state.pause = POLL_MIN;
-        rt::sleep(LINGER).await;
+        let until = rt::now() + LINGER;
+        // With nothing left to wait for, or enough to make a claim worth its round trips, it goes on at once.
+        let mut freed = 1;
+        while self.0.running.len() > 0 && freed < LINGER_FREED {
+            tokio::select! {
+                biased;
+                Some((id, ended)) = state.ended.1.recv() => self.forget(state, id, ended),
+                () = rt::sleep_until(until) => break,
+            }
+            freed += 1;
+        }
         while let Ok((id, ended)) = state.ended.1.try_recv() {
             self.forget(state, id, ended);
         }

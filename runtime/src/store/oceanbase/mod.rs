@@ -4,6 +4,7 @@ pub(crate) mod acts;
 pub(crate) mod admitted;
 pub(crate) mod artifacts;
 pub(crate) mod attempts;
+pub(crate) mod batch;
 pub(crate) mod bindings;
 pub(crate) mod cursors;
 pub(crate) mod intents;

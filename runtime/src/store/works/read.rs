@@ -44,7 +44,8 @@ pub struct Candidate {
     pub lane: LaneKey,
 }
 
-fn candidates(rows: &[Row]) -> Result<Vec<Candidate>, TxError> {
+/// Decodes candidates.
+pub(in crate::store) fn candidates(rows: &[Row]) -> Result<Vec<Candidate>, TxError> {
     rows.iter()
         .map(|row| {
             let id = row.parsed("work_id", |id| WorkId::parse(&id))?;

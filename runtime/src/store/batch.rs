@@ -1,0 +1,336 @@
+//! Whole stages of the ledger in few statements: what a claim or a finish of many items, or of one, reads and writes.
+//!
+//! On OceanBase a stage is a packet, one round trip whatever it holds (ADR 0017); on SQLite a few prepared statements over
+//! a JSON list. Every write is guarded by what the caller read or decided, and a guard that does not hold is
+//! [`TxError::Rows`]: the caller rolls back and takes the general path.
+
+mod admit;
+
+use powercontext_core::digest::{LaneKey, LogicalKey};
+use powercontext_core::ids::{BindingName, MemberId, ScopeId, WorkId, WorkKind};
+use powercontext_core::lease::Expiry;
+use powercontext_core::supervise::intent::{Dirty, HeadReached, Requested};
+use powercontext_core::time::DbTime;
+use powercontext_core::work::lane::{LaneEmptied, LaneSeq};
+use powercontext_core::work::{Item, UsualFinish};
+
+pub(crate) use admit::{Admitted, Asked, Locked, admit, lock, pending, wait_for};
+
+use crate::store::conn::{Dialect, Row, Value};
+use crate::store::error::{TxError, corrupt};
+use crate::store::locks::LockKind;
+use crate::store::oceanbase::batch as oceanbase;
+use crate::store::packet::Answer;
+use crate::store::sqlite::batch as sqlite;
+use crate::store::tx::Tx;
+use crate::store::works::{self, Candidate, WorkRow};
+
+/// A usual finish with what the statements need beside it.
+#[derive(Debug)]
+pub(crate) struct FinishRow<'a> {
+    /// The decision.
+    pub(crate) usual: &'a UsualFinish,
+    /// The item's lane.
+    pub(crate) lane: &'a LaneKey,
+    /// What it stands for.
+    pub(crate) key: &'a LogicalKey,
+    /// Names its intent.
+    pub(crate) binding: &'a BindingName,
+    /// Where it worked.
+    pub(crate) scope: &'a ScopeId,
+    /// Name of the result.
+    pub(crate) code: &'a str,
+    /// The result.
+    pub(crate) result: &'a [u8],
+}
+
+impl FinishRow<'_> {
+    pub(crate) fn id(&self) -> WorkId {
+        self.usual.claimed().id
+    }
+}
+
+/// An intent whose lane a finish has left empty.
+#[derive(Debug)]
+pub(crate) struct SettleRow<'a> {
+    pub(crate) binding: &'a BindingName,
+    pub(crate) scope: &'a ScopeId,
+    settled: Option<(Dirty, HeadReached)>,
+}
+
+impl<'a> SettleRow<'a> {
+    /// Takes the proof that the lane is empty, and what the run consumed, with its proof; `None` when it proved nothing.
+    pub(crate) fn new(
+        binding: &'a BindingName,
+        scope: &'a ScopeId,
+        _emptied: LaneEmptied,
+        settled: Option<(Dirty, HeadReached)>,
+    ) -> Self {
+        Self {
+            binding,
+            scope,
+            settled,
+        }
+    }
+
+    /// `clean` becomes at least this, as far as `dirty` allows; 0 changes nothing.
+    pub(crate) fn clean(&self) -> u64 {
+        self.settled.map_or(0, |(dirty, _)| dirty.get())
+    }
+}
+
+/// Counts the rows of a guarded write.
+fn guard(statement: &'static str, touched: u64, wanted: usize) -> Result<(), TxError> {
+    let expected = u64::try_from(wanted).unwrap_or(u64::MAX);
+    if touched == expected {
+        Ok(())
+    } else {
+        Err(TxError::Rows {
+            statement,
+            expected,
+            touched,
+        })
+    }
+}
+
+/// Locks lanes unless somebody else has them, and answers which are locked. SQLite has one writer, and so all of them.
+///
+/// # Errors
+/// [`TxError`].
+pub(crate) async fn lock_lanes(tx: &mut Tx, lanes: &[&LaneKey]) -> Result<Vec<LaneKey>, TxError> {
+    for lane in lanes {
+        tx.locks_if_free(LockKind::Lane, lane.as_str());
+    }
+    if tx.dialect() == Dialect::Sqlite {
+        return Ok(lanes.iter().map(|lane| (*lane).clone()).collect());
+    }
+    let answers = tx.packet(&oceanbase::lock_lanes(lanes)).await?;
+    locked(&answers[0])
+}
+
+fn locked(answer: &Answer) -> Result<Vec<LaneKey>, TxError> {
+    let lane = |row: &Row| row.parsed("lane_key", LaneKey::parse);
+    answer.rows.iter().map(lane).collect()
+}
+
+/// Writes usual ends: lanes left empty, items succeeded, attempts closed, keys given back. Answers the database's time.
+/// Sorted by lane; `are_held`: [`lock_lanes`] has locked them already.
+///
+/// # Errors
+/// [`TxError::Rows`] when any of them is not usual after all.
+pub(crate) async fn finish(tx: &mut Tx, rows: &[FinishRow<'_>], are_held: bool) -> Result<DbTime, TxError> {
+    for row in rows.iter().filter(|_| !are_held) {
+        tx.locks(LockKind::Lane, row.lane.as_str());
+    }
+    tx.locks(LockKind::Item, "");
+    let count = rows.len();
+    match tx.dialect() {
+        Dialect::OceanBase => {
+            let packet = oceanbase::finish(rows);
+            let answers = tx.packet(&packet).await?;
+            let (facts, writes) = answers.split_last().ok_or_else(|| corrupt("answers of a packet"))?;
+            for (at, answer) in writes.iter().enumerate() {
+                guard(packet.short_name(at), answer.touched, count)?;
+            }
+            let facts = facts.rows.first().ok_or_else(|| corrupt("now"))?;
+            // An intent that is there stays there, so that its write can go with COMMIT.
+            guard("intents.there_many", facts.count("intents")?, count)?;
+            Ok(tx.read_now(facts.time("now")?))
+        }
+        Dialect::Sqlite => {
+            let (now, list) = (tx.now().await?, sqlite::finish_list(rows));
+            let list = Value::Text(Some(&list));
+            for sql in [
+                sqlite::LEAVE_LANES,
+                sqlite::FINISH_ITEMS,
+                sqlite::CLOSE_ATTEMPTS,
+                sqlite::DELETE_KEYS,
+            ] {
+                let touched = tx.execute(sql, &[list, now.into()]).await?;
+                guard(sqlite::short_name(sql), touched, count)?;
+            }
+            Ok(now)
+        }
+    }
+}
+
+/// Acknowledges and settles the intents of ends written by [`finish`]; the last write of the transaction.
+///
+/// # Errors
+/// [`TxError::Rows`] when one is not there.
+pub(crate) async fn settle(tx: &mut Tx, rows: &[SettleRow<'_>]) -> Result<(), TxError> {
+    let mut sorted: Vec<&SettleRow<'_>> = rows.iter().collect();
+    sorted.sort_by_key(|row| (row.binding, row.scope));
+    for row in &sorted {
+        tx.locks(LockKind::Intent, row.binding.as_str());
+    }
+    match tx.dialect() {
+        Dialect::OceanBase => {
+            let wanted = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+            tx.with_commit(oceanbase::settle(&sorted), vec![wanted..=wanted]);
+            Ok(())
+        }
+        Dialect::Sqlite => {
+            let list = sqlite::settle_list(&sorted);
+            let touched = tx.execute(sqlite::SETTLE_INTENTS, &[Value::Text(Some(&list))]).await?;
+            guard(sqlite::short_name(sqlite::SETTLE_INTENTS), touched, rows.len())
+        }
+    }
+}
+
+/// Work that could be claimed.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    /// Its kind.
+    pub(crate) kind: WorkKind,
+    /// The payload version that can be read.
+    pub(crate) version: u32,
+    /// Most candidates.
+    pub(crate) limit: u32,
+}
+
+/// Waiting lane heads whose time has come, for each kind those that are due longest. Takes no lock, and on OceanBase comes
+/// before the transaction.
+///
+/// # Errors
+/// [`TxError`].
+pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Vec<Candidate>>, TxError> {
+    let mut found = Vec::with_capacity(wanted.len());
+    match tx.dialect() {
+        Dialect::OceanBase => {
+            for answer in tx.peek(&oceanbase::ready(wanted)).await? {
+                found.push(works::candidates(&answer.rows)?);
+            }
+        }
+        Dialect::Sqlite => {
+            for wanted in wanted {
+                found.push(works::ready(tx, &wanted.kind, wanted.version, wanted.limit).await?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A candidate whose lane is locked, as its row is now.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The item.
+    pub(crate) row: WorkRow,
+    /// Head of its lane.
+    pub(crate) head: Option<LaneSeq>,
+    /// `requested` of its intent.
+    pub(crate) requested: Requested,
+    /// `dirty` of its intent.
+    pub(crate) dirty: Dirty,
+}
+
+/// Locks the lanes of candidates, those that are free, and reads the items and the counters of their intents. A row that
+/// cannot be read is passed over like a locked one: it must not stop the others. Answers the database's time as well.
+///
+/// # Errors
+/// [`TxError`].
+pub(crate) async fn lock_candidates(
+    tx: &mut Tx,
+    pages: &[(&BindingName, Vec<Candidate>)],
+) -> Result<(Vec<Vec<Found>>, DbTime), TxError> {
+    let lanes: Vec<&LaneKey> = pages.iter().flat_map(|(_, page)| page).map(|one| &one.lane).collect();
+    for lane in &lanes {
+        tx.locks_if_free(LockKind::Lane, lane.as_str());
+    }
+    let mut found = Vec::with_capacity(pages.len());
+    match tx.dialect() {
+        Dialect::OceanBase => {
+            let answers = tx.packet(&oceanbase::lock_candidates(&lanes, pages)).await?;
+            let (locks, answers) = answers.split_first().ok_or_else(|| corrupt("answers of a packet"))?;
+            let (clock, answers) = answers.split_last().ok_or_else(|| corrupt("answers of a packet"))?;
+            let locked = locked(locks)?;
+            for answer in answers {
+                let mut rows = decode(&answer.rows);
+                rows.retain(|found| locked.contains(&found.row.lane_key));
+                found.push(rows);
+            }
+            Ok((found, tx.read_now(self::clock(clock)?)))
+        }
+        Dialect::Sqlite => {
+            for (binding, page) in pages {
+                let ids: Vec<String> = page.iter().map(|one| one.id.to_string()).collect();
+                let list = serde_json::to_string(&ids).expect("texts always encode");
+                let args = [Value::Text(Some(&list)), binding.as_str().into()];
+                found.push(decode(&tx.fetch(sqlite::CLAIMABLE, &args).await?));
+            }
+            Ok((found, tx.now().await?))
+        }
+    }
+}
+
+/// The time that a statement of the clock answered.
+fn clock(answer: &Answer) -> Result<DbTime, TxError> {
+    answer.rows.first().ok_or_else(|| corrupt("now"))?.time("now")
+}
+
+fn decode(rows: &[Row]) -> Vec<Found> {
+    let decode = |row: &Row| {
+        Ok(Found {
+            row: works::decode(row)?,
+            head: row.opt_count("head_sequence")?.and_then(LaneSeq::from_row),
+            requested: Requested::from_row(row.opt_count("requested_generation")?.unwrap_or(0)),
+            dirty: Dirty::from_row(row.opt_count("dirty_generation")?.unwrap_or(0)),
+        })
+    };
+    let mut found = Vec::with_capacity(rows.len());
+    for row in rows {
+        match decode(row) {
+            Ok(one) => found.push(one),
+            Err(error @ TxError::Corrupt(_)) => {
+                tracing::warn!(error = %error, "an item that cannot be read is passed over");
+            }
+            Err::<_, TxError>(error) => tracing::warn!(error = %error, "an item was not read"),
+        }
+    }
+    found
+}
+
+/// A decided claim.
+#[derive(Debug)]
+pub(crate) struct ClaimRow {
+    /// Version of the item before it.
+    pub(crate) version: u64,
+    /// The item after it, running.
+    pub(crate) after: Item,
+    /// `requested` when it was claimed.
+    pub(crate) requested: Requested,
+    /// `dirty` when it was claimed.
+    pub(crate) dirty: Dirty,
+}
+
+/// Writes claims by one process under one lease: items running, attempts open. The last write of the transaction.
+///
+/// # Errors
+/// [`TxError::Rows`] when an item is not at its version any more.
+pub(crate) async fn claim(tx: &mut Tx, rows: &[ClaimRow], owner: &MemberId, expiry: Expiry) -> Result<(), TxError> {
+    tx.locks(LockKind::Item, "");
+    let expires = match expiry {
+        Expiry::At(at) => Some(at),
+        Expiry::Term => None,
+    };
+    match tx.dialect() {
+        Dialect::OceanBase => {
+            let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+            // The attempts are made from the items that this very transaction claimed: neither can be there alone.
+            tx.with_commit(
+                oceanbase::claim(rows, owner, expires),
+                vec![count..=count, count..=count],
+            );
+            Ok(())
+        }
+        Dialect::Sqlite => {
+            let (now, list) = (tx.now().await?, sqlite::claim_list(rows));
+            let list = Value::Text(Some(&list));
+            let args = [list, now.into(), owner.as_str().into(), expires.into()];
+            let touched = tx.execute(sqlite::CLAIM_ITEMS, &args).await?;
+            guard(sqlite::short_name(sqlite::CLAIM_ITEMS), touched, rows.len())?;
+            let touched = tx.execute(sqlite::OPEN_ATTEMPTS, &args[..3]).await?;
+            guard(sqlite::short_name(sqlite::OPEN_ATTEMPTS), touched, rows.len())
+        }
+    }
+}

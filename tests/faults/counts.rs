@@ -1,0 +1,210 @@
+//! What the paths of the ledger cost: round trips and commits as the proxy counts them (ADR 0017). A figure here is a
+//! promise of `docs/performance.md`.
+
+use std::sync::Arc;
+
+use anyhow::ensure;
+use powercontext::ledger::{Claimed, Done, Ended, Flushed};
+use powercontext_core::ids::ScopeId;
+use powercontext_core::refs::Position;
+use powercontext_tests::proxy::Counts;
+
+use crate::kit::{Rig, claim, kind, request};
+
+/// Round trips and commits since an earlier count.
+fn since(rig: &Rig, before: Counts) -> (u64, u64) {
+    let now = rig.proxy.counts();
+    (now.round_trips - before.round_trips, now.commits - before.commits)
+}
+
+async fn queued(rig: &Rig, from: usize, count: usize) -> anyhow::Result<()> {
+    for n in from..from + count {
+        rig.queued(&format!("scope {n}")).await?;
+    }
+    Ok(())
+}
+
+/// A run that read its input and wrote nothing, so that nothing of it counts as consumed.
+async fn nothing_to_do(rig: &Rig, claimed: &Claimed) -> anyhow::Result<Done> {
+    Ok(Done {
+        write: None,
+        cursor: Position::START,
+        ..rig.done(claimed).await?
+    })
+}
+
+/// One statement on each connection that will be used, so that none of them is opened while the counts are watched.
+async fn warm(rig: &Rig) -> anyhow::Result<()> {
+    let (_, id) = rig.queued("warm").await?;
+    let claimed = rig.ledger.claim(&claim(1)).await?;
+    ensure!(claimed.len() == 1 && *claimed[0].held.key() == id);
+    let done = nothing_to_do(rig, &claimed[0]).await?;
+    ensure!(rig.ledger.finish(&claimed[0], done).await? == Ended::Succeeded);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finish_is_two_round_trips_and_one_commit() -> anyhow::Result<()> {
+    let rig = Rig::new().await?;
+    warm(&rig).await?;
+    for n in 0..5 {
+        let claimed = rig.running(&format!("{n}")).await?;
+        let done = nothing_to_do(&rig, &claimed).await?;
+        let before = rig.proxy.counts();
+        ensure!(rig.ledger.finish(&claimed, done).await? == Ended::Succeeded);
+        ensure!(since(&rig, before) == (2, 1), "{:?}", since(&rig, before));
+    }
+    rig.check().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finishes_that_are_ready_together_cost_less_than_one_by_one() -> anyhow::Result<()> {
+    const ITEMS: usize = 48;
+    let rig = Rig::new().await?;
+    warm(&rig).await?;
+    queued(&rig, 0, ITEMS).await?;
+    let mut running = Vec::new();
+    for claimed in rig.ledger.claim(&claim(64)).await? {
+        let done = nothing_to_do(&rig, &claimed).await?;
+        running.push((claimed, done));
+    }
+    ensure!(running.len() == ITEMS);
+    let before = rig.proxy.counts();
+    let ledger = &rig.ledger;
+    let finishes = running
+        .into_iter()
+        .map(|(claimed, done)| async move { ledger.finish(&claimed, done).await });
+    for ended in futures_util::future::join_all(finishes).await {
+        ensure!(ended? == Ended::Succeeded);
+    }
+    let (round_trips, commits) = since(&rig, before);
+    ensure!(
+        round_trips <= 16 && commits <= 6,
+        "{round_trips} round trips, {commits} commits"
+    );
+    let open = "select count(*) from pc_work_items where status <> 'succeeded'";
+    ensure!(rig.number(open.to_owned()).await? == 0);
+    rig.check().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_finish_that_is_not_usual_does_not_fail_the_others() -> anyhow::Result<()> {
+    const ITEMS: usize = 24;
+    let rig = Rig::new().await?;
+    queued(&rig, 0, ITEMS).await?;
+    let mut running = Vec::new();
+    for claimed in rig.ledger.claim(&claim(64)).await? {
+        let done = nothing_to_do(&rig, &claimed).await?;
+        running.push((claimed, done));
+    }
+    let (lapsed, cancelled) = (*running[3].0.held.key(), *running[7].0.held.key());
+    rig.execute(format!(
+        "update pc_work_items set lease_expires_at = utc_timestamp(6) - interval 1 second where work_id = '{lapsed}'"
+    ))
+    .await?;
+    rig.direct.cancel(cancelled, 2).await?;
+    let ledger = &rig.ledger;
+    let finishes = running.into_iter().map(|(claimed, done)| async move {
+        let id = *claimed.held.key();
+        (id, ledger.finish(&claimed, done).await)
+    });
+    for (id, ended) in futures_util::future::join_all(finishes).await {
+        let wanted = match id {
+            id if id == lapsed => Ended::Lost,
+            id if id == cancelled => Ended::Cancelled,
+            _ => Ended::Succeeded,
+        };
+        ensure!(ended? == wanted, "{id}");
+    }
+    rig.check().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_three_round_trips_however_many_it_takes_and_one_when_there_is_nothing() -> anyhow::Result<()> {
+    let rig = Rig::new().await?;
+    warm(&rig).await?;
+    let before = rig.proxy.counts();
+    ensure!(rig.ledger.claim(&claim(64)).await?.is_empty());
+    ensure!(since(&rig, before) == (1, 0), "{:?}", since(&rig, before));
+    queued(&rig, 0, 70).await?;
+    for (wanted, taken) in [(1, 1), (3, 3), (64, 64), (64, 2)] {
+        let before = rig.proxy.counts();
+        ensure!(rig.ledger.claim(&claim(wanted)).await?.len() == taken);
+        ensure!(since(&rig, before) == (3, 1), "{taken}: {:?}", since(&rig, before));
+    }
+    rig.check().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enqueue_is_three_round_trips_for_one_as_for_hundreds() -> anyhow::Result<()> {
+    const SCOPES: usize = 200;
+    let rig = Rig::new().await?;
+    warm(&rig).await?;
+    let scopes: Vec<ScopeId> = (0..SCOPES)
+        .map(|n| ScopeId::parse(format!("{n}")))
+        .collect::<Result<_, _>>()?;
+    for scope in &scopes {
+        rig.capture(scope, "1").await?;
+    }
+    let before = rig.proxy.counts();
+    ensure!(matches!(
+        rig.ledger.flush(request(&scopes[0])).await?,
+        Flushed::Accepted { created: true, .. }
+    ));
+    ensure!(since(&rig, before) == (3, 1), "{:?}", since(&rig, before));
+    let before = rig.proxy.counts();
+    let requests = scopes
+        .iter()
+        .map(|scope| (scope.clone(), serde_json::json!({})))
+        .collect();
+    let answers = rig.ledger.flush_many(&kind().kind, requests).await?;
+    ensure!(since(&rig, before) == (3, 1), "{:?}", since(&rig, before));
+    for (n, answer) in answers.into_iter().enumerate() {
+        let created = matches!(answer?, Flushed::Accepted { created: true, .. });
+        ensure!(created == (n > 0), "{n}");
+    }
+    let before = rig.proxy.counts();
+    let idle = rig.ledger.flush(request(&ScopeId::parse("nothing here")?)).await?;
+    ensure!(matches!(idle, Flushed::Idle { .. }), "{idle:?}");
+    ensure!(since(&rig, before) == (1, 0), "{:?}", since(&rig, before));
+    rig.check().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_in_steady_refill_needs_less_than_a_round_trip_an_item_for_its_claims() -> anyhow::Result<()> {
+    use powercontext::rt;
+    use powercontext::worker::{Inline, Worker, WorkerSettings};
+    use powercontext_tests::wait::until;
+    use std::time::Duration;
+    use tokio_util::sync::CancellationToken;
+
+    const ITEMS: usize = 120;
+    let rig = Rig::new().await?;
+    queued(&rig, 0, ITEMS).await?;
+    let family = Arc::new(crate::kit::Nothing::new());
+    let settings = WorkerSettings {
+        concurrency: 16,
+        ..crate::kit::worker_settings()
+    };
+    let worker = Worker::new(rig.ledger.clone(), Arc::new(Inline::new([family as _])), settings);
+    let stop = CancellationToken::new();
+    let before = rig.proxy.counts();
+    let working = rt::spawn({
+        let stop = stop.clone();
+        async move { worker.run(stop).await }
+    });
+    until("every item ends", Duration::from_secs(30), async || {
+        let open = "select count(*) from pc_work_items where status <> 'succeeded'";
+        Ok((rig.number(open.to_owned()).await? == 0).then_some(()))
+    })
+    .await?;
+    stop.cancel();
+    working.await?;
+    let (round_trips, commits) = since(&rig, before);
+    let finishes = 2 * ITEMS as u64;
+    ensure!(
+        round_trips <= finishes + ITEMS as u64 && commits <= 2 * ITEMS as u64,
+        "{round_trips} round trips and {commits} commits for {ITEMS} items"
+    );
+    rig.check().await
+}
