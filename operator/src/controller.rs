@@ -7,6 +7,7 @@
 pub mod apply;
 pub mod build;
 pub mod dereference;
+pub mod kept;
 pub mod observe;
 pub mod status;
 pub mod validate;

@@ -106,8 +106,8 @@ fn main() -> anyhow::Result<()> {
     if provider.install_default().is_err() {
         anyhow::bail!("another provider of cryptography is installed already");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // It waits nearly always, and a second thread would only be a second heap.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("starting the runtime")?;

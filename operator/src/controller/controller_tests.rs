@@ -9,7 +9,7 @@ use kube::runtime::watcher;
 use powercontext_crds::v1alpha1::PowerContextDeployment;
 use serde_json::{Value, json};
 
-use super::observe::api_resource;
+use super::kept::{self, Kept, Text};
 use super::*;
 use crate::fake::FakeApi;
 use crate::object::Kind;
@@ -36,7 +36,7 @@ pub(crate) fn cluster() -> FakeApi {
 /// A fake server with one deployment, and an operator's context beside it.
 struct Rig {
     fake: FakeApi,
-    writers: BTreeMap<Kind, Writer<DynamicObject>>,
+    writers: BTreeMap<Kind, Writer<Kept<Text>>>,
     context: Arc<Context>,
 }
 
@@ -46,7 +46,7 @@ impl Rig {
         let mut writers = BTreeMap::new();
         let mut caches = Caches::default();
         for kind in Kind::ALL {
-            let writer = Writer::new(api_resource(kind));
+            let writer = Writer::default();
             caches.objects.insert(kind, writer.as_reader());
             writers.insert(kind, writer);
         }
@@ -87,7 +87,8 @@ impl Rig {
             writer.apply_watcher_event(&watcher::Event::Init);
             for live in self.fake.list(&format!("/namespaces/default/{plural}/")) {
                 let object: DynamicObject = serde_json::from_value(live).expect("an object");
-                writer.apply_watcher_event(&watcher::Event::InitApply(object));
+                let event = watcher::Event::InitApply(object);
+                writer.apply_watcher_event(&Kept::in_event(event, |object| kept::text(object, *kind)));
             }
             writer.apply_watcher_event(&watcher::Event::InitDone);
         }

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, LogParams};
 use kube::runtime::reflector::Store;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use serde_json::Value;
 
 use super::build::Objects;
+use super::kept::{self, Kept, Text};
 use super::validate::ValidDeployment;
 use crate::error::{ReconcileError, Step, at};
-use crate::names::DEPLOYMENT;
 use crate::object::{Key, Kind, owner};
 use crate::plan::seen::MigrateReport;
 use crate::plan::{Observed, PodSeen};
@@ -27,9 +27,9 @@ const REPORT_BYTES_MAX: i64 = 64 << 10;
 #[derive(Clone, Default)]
 pub struct Caches {
     /// Objects by kind. A kind that the cluster does not know has none.
-    pub objects: BTreeMap<Kind, Store<DynamicObject>>,
+    pub objects: BTreeMap<Kind, Store<Kept<Text>>>,
     /// Pods.
-    pub pods: Option<Store<Pod>>,
+    pub pods: Option<Store<Kept<PodSeen>>>,
     /// Jobs that ended and were removed before anybody could look at them.
     pub departed: Departed,
 }
@@ -37,15 +37,16 @@ pub struct Caches {
 /// Jobs that ended and are gone. Whoever removes a Job as soon as it has ended (a time to live of nothing) would take the
 /// only trace of a migration away; what the watch saw last is kept until a status that was made with it is stored.
 #[derive(Debug, Clone, Default)]
-pub struct Departed(Arc<Mutex<VecDeque<DynamicObject>>>);
+pub struct Departed(Arc<Mutex<VecDeque<Kept<Text>>>>);
 
 /// Most Jobs that are remembered; the oldest are forgotten.
 const DEPARTED_MAX: usize = 256;
 
 impl Departed {
     /// Notes an object that is gone, if it is a Job that had ended.
-    pub fn note(&self, object: &DynamicObject) {
-        let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+    pub fn note(&self, object: &Kept<Text>) {
+        let value = object.value();
+        let conditions = value.pointer("/status/conditions").and_then(Value::as_array);
         let has_ended = conditions.is_some_and(|all| {
             let ends = ["Complete", "Failed"];
             all.iter()
@@ -61,25 +62,17 @@ impl Departed {
     }
 
     /// The Jobs of a deployment.
-    fn of(&self, namespace: &str, deployment: &str) -> Vec<DynamicObject> {
+    fn of(&self, namespace: &str, deployment: &str) -> Vec<Kept<Text>> {
         let departed = self.0.lock().expect("no holder panicked");
-        departed
-            .iter()
-            .filter(|job| is_of(*job, namespace, deployment))
-            .cloned()
-            .collect()
+        let its = departed.iter().filter(|job| job.is_of(namespace, deployment));
+        its.cloned().collect()
     }
 
     /// Forgets the Jobs of a deployment: a status that was made with them is stored.
     pub fn forget(&self, namespace: &str, deployment: &str) {
         let mut departed = self.0.lock().expect("no holder panicked");
-        departed.retain(|job| !is_of(job, namespace, deployment));
+        departed.retain(|job| !job.is_of(namespace, deployment));
     }
-}
-
-fn is_of(object: &impl ResourceExt, namespace: &str, deployment: &str) -> bool {
-    object.namespace().as_deref() == Some(namespace)
-        && object.labels().get(DEPLOYMENT).map(String::as_str) == Some(deployment)
 }
 
 /// How the API server names a kind.
@@ -97,21 +90,21 @@ impl Caches {
     /// Everything cached that belongs to a deployment.
     pub fn of(&self, namespace: &str, deployment: &str) -> Observed {
         let mut observed = Observed::default();
+        let mut note = |kind: Kind, object: &Kept<Text>| {
+            let name = object.name.clone();
+            observed.objects.insert(Key { kind, name }, object.value());
+        };
         for job in self.departed.of(namespace, deployment) {
-            let name = job.name_any();
-            observed
-                .objects
-                .insert(Key { kind: Kind::Job, name }, live(&job, Kind::Job));
+            note(Kind::Job, &job);
         }
         for (kind, store) in &self.objects {
-            for object in store.state_filter(|object| is_of(object, namespace, deployment)) {
-                let name = object.name_any();
-                observed.objects.insert(Key { kind: *kind, name }, live(&object, *kind));
+            for object in store.state_filter(|object| object.is_of(namespace, deployment)) {
+                note(*kind, &object);
             }
         }
         if let Some(pods) = &self.pods {
-            let pods = pods.state_filter(|pod| is_of(pod, namespace, deployment));
-            observed.pods = pods.iter().map(|pod| PodSeen::from_pod(pod)).collect();
+            let pods = pods.state_filter(|pod| pod.is_of(namespace, deployment));
+            observed.pods = pods.iter().map(|pod| pod.data.clone()).collect();
             observed.pods.sort_by(|a, b| a.name.cmp(&b.name));
         }
         observed
@@ -144,19 +137,10 @@ impl Caches {
     }
 }
 
-/// An object as it is compared with what is wanted. The items of a list do not say what they are, those of a watch do.
-fn live(object: &DynamicObject, kind: Kind) -> Value {
-    let mut live = serde_json::to_value(object).unwrap_or_default();
-    let ApiResource { api_version, kind, .. } = api_resource(kind);
-    live["apiVersion"] = api_version.into();
-    live["kind"] = kind.into();
-    live
-}
-
 async fn look_up(client: &Client, namespace: &str, key: &Key) -> Result<Option<Value>, ReconcileError> {
     let found = api(client, namespace, key.kind).get_opt(&key.name).await;
     let found = found.map_err(at(Step::Observe))?;
-    Ok(found.map(|object| live(&object, key.kind)))
+    Ok(found.map(|object| kept::value(&object, key.kind)))
 }
 
 /// The last line of a migrator's log. A log that is gone takes nothing but the report with it.

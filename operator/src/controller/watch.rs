@@ -1,7 +1,6 @@
 //! The watches of one scope (the whole cluster or one namespace): they fill the caches and wake reconciles.
 //!
-//! There is one watch for each kind. An object wakes the deployment that its label names. What only the watch itself
-//! needs, such as the record of who manages which field, is dropped before it is kept.
+//! There is one watch for each kind. An object wakes the deployment that its label names; what is kept of it says `kept`.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -20,13 +19,17 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use powercontext_crds::v1alpha1::PowerContextDeployment;
 use serde::de::DeserializeOwned;
 
+use super::kept::{self, Kept};
 use super::observe::{Caches, api_resource};
 use super::{Context, on_error, reconcile};
-use crate::names::{DEPLOYMENT, FIELD_MANAGER};
+use crate::names::FIELD_MANAGER;
 use crate::object::Kind;
+use crate::plan::PodSeen;
 
 /// Changes that come within this span wake a deployment once.
 const DEBOUNCE: Duration = Duration::from_millis(20);
+/// Objects in a page of a list.
+const PAGE: u32 = 50;
 
 type Deployment = DeserializeGuard<PowerContextDeployment>;
 type Wake = Result<ObjectRef<Deployment>, watcher::Error>;
@@ -45,7 +48,10 @@ impl Watches {
         let writer = Writer::default();
         let deployments = writer.as_reader();
         let api: Api<Deployment> = typed(client, namespace);
-        let changes = reflector(writer, watcher(api, watcher::Config::default()).default_backoff());
+        let changes = watcher(api, pages()).default_backoff().modify(|object| {
+            object.managed_fields_mut().clear();
+        });
+        let changes = reflector(writer, changes);
         let of_itself = changes.applied_objects().map_ok(|object| ObjectRef::from_obj(&object));
         wakes.push(of_itself.boxed());
         let mut caches = Caches::default();
@@ -56,15 +62,19 @@ impl Watches {
             let resource = api_resource(kind);
             let api = dynamic(client, namespace, &resource);
             let departed = (kind == Kind::Job).then(|| caches.departed.clone());
-            let (store, changes) = owned(api, Writer::new(resource), move |gone| {
-                if let Some(departed) = &departed {
-                    departed.note(gone);
-                }
-            });
+            let (store, changes) = owned(
+                api,
+                move |object| kept::text(object, kind),
+                move |gone| {
+                    if let Some(departed) = &departed {
+                        departed.note(gone);
+                    }
+                },
+            );
             caches.objects.insert(kind, store);
             wakes.push(changes);
         }
-        let (store, changes) = owned(typed::<Pod>(client, namespace), Writer::default(), |_| {});
+        let (store, changes) = owned(typed::<Pod>(client, namespace), |pod| PodSeen::from_pod(&pod), |_| {});
         caches.pods = Some(store);
         wakes.push(changes);
         Self {
@@ -156,29 +166,38 @@ fn dynamic(client: &Client, namespace: Option<&str>, resource: &ApiResource) -> 
     }
 }
 
-/// The store of a kind of objects with our label, and the deployments that their changes wake. `gone` is told of each that
-/// is deleted, before it leaves the store.
-fn owned<K>(api: Api<K>, writer: Writer<K>, gone: impl Fn(&K) + Send + 'static) -> (Store<K>, BoxStream<'static, Wake>)
+/// Lists come in pages, so that a first look at a large cluster needs no more memory than the caches.
+fn pages() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
+}
+
+/// The store of a kind of objects with our label, of which `keep` says what is kept, and the deployments that their changes
+/// wake. `gone` is told of each that is deleted, before it leaves the store.
+fn owned<K, T>(
+    api: Api<K>,
+    keep: impl Fn(K) -> T + Send + 'static,
+    gone: impl Fn(&Kept<T>) + Send + 'static,
+) -> (Store<Kept<T>>, BoxStream<'static, Wake>)
 where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-    K::DynamicType: Clone + Debug + Eq + std::hash::Hash + Send + Sync + Unpin,
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    T: Clone + Send + Sync + 'static,
 {
+    let writer = Writer::default();
     let store = writer.as_reader();
-    let ours = watcher::Config::default().labels(&format!("app.kubernetes.io/managed-by={FIELD_MANAGER}"));
-    let changes = watcher(api, ours).default_backoff().modify(|object| {
-        object.managed_fields_mut().clear();
-    });
-    let changes = changes.inspect_ok(move |event| {
-        if let watcher::Event::Delete(object) = event {
+    let ours = pages().labels(&format!("app.kubernetes.io/managed-by={FIELD_MANAGER}"));
+    let changes = watcher(api, ours).default_backoff().map_ok(move |event| {
+        let event = Kept::in_event(event, &keep);
+        if let watcher::Event::Delete(object) = &event {
             gone(object);
         }
+        event
     });
     let woken = reflector(writer, changes).touched_objects().try_filter_map(|object| {
-        let name = object.labels().get(DEPLOYMENT).cloned();
-        let namespace = object.namespace();
-        std::future::ready(Ok(name
-            .zip(namespace)
-            .map(|(name, namespace)| ObjectRef::new(&name).within(&namespace))))
+        let woken = object
+            .deployment
+            .as_deref()
+            .map(|name| ObjectRef::new(name).within(&object.namespace));
+        std::future::ready(Ok(woken))
     });
     (store, woken.boxed())
 }

@@ -264,12 +264,8 @@ async fn an_unreachable_database_is_tried_again_with_growing_gaps_and_no_role_st
     let jobs = made(&stage)?;
     ensure!(jobs.len() == 3, "{jobs:?}");
     let gap = |n: usize| jobs[n + 1].received.as_millisecond() - jobs[n].received.as_millisecond();
-    ensure!(
-        gap(0) >= 1_500 && gap(1) >= 3_500 && gap(1) > gap(0),
-        "{} ms, {} ms",
-        gap(0),
-        gap(1)
-    );
+    // From one beginning to the next: the gap, and however long the cluster takes on a busy machine.
+    ensure!(gap(0) >= 1_500 && gap(1) >= 3_500, "{} ms, {} ms", gap(0), gap(1));
     let roles: Vec<_> = stage
         .audit
         .writes()?
