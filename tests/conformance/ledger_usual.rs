@@ -74,9 +74,7 @@ async fn act(kit: &Kit, act: Act, scope: &ScopeId, claimed: &Claimed) -> anyhow:
     let id = *claimed.held.key();
     let mut raw = kit.raw().await?;
     match act {
-        Act::Capture => {
-            kit.capture(scope).await?;
-        }
+        Act::Capture => drop(kit.capture(scope).await?),
         // What the product refuses here it refuses in both histories.
         Act::Flush => drop(kit.flush(scope).await),
         Act::CancelBehind => {

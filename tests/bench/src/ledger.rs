@@ -11,11 +11,18 @@ use crate::noop::Rig;
 
 const SLOTS: u32 = 8;
 const CALLERS: usize = 32;
+/// Items of one call, where they come in hundreds.
+const HUNDREDS: usize = 256;
 
 const ENQUEUE: Figure = Figure {
     name: "sqlite: enqueue, 32 callers, one item a call",
     unit: "items/s",
     target: Target::AtLeast(3_000.0),
+};
+const TOGETHER: Figure = Figure {
+    name: "sqlite: enqueue in hundreds, one caller",
+    unit: "items/s",
+    target: Target::AtLeast(100_000.0),
 };
 const COMPLETE: Figure = Figure {
     name: "sqlite: claim and completion, no-op items, 8 slots",
@@ -40,6 +47,10 @@ pub(crate) async fn measure(table: &mut Table, folder: &Path, size: Size) -> any
         let raw = disk.raw().await?;
         let took = rig.drain(scopes.len(), SLOTS).await?;
         table.add(COMPLETE, rate(scopes.len(), took), raw);
+        let scopes = rig.scopes(size.items).await?;
+        let raw = disk.raw().await?;
+        let took = rig.enqueue_together(&scopes, HUNDREDS).await?;
+        table.add(TOGETHER, rate(scopes.len(), took), raw);
         rig.close().await;
     }
     Ok(())

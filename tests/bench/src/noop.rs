@@ -14,6 +14,7 @@ use powercontext::families::{Cancel, Done, Family, FamilySpec, ProcessorHost, Re
 use powercontext::inference::Usage;
 use powercontext::ledger::{FlushRequest, Flushed, KindSpec, Kinds, LeaseTerm, Ledger};
 use powercontext::rt;
+use powercontext::store::leases::LeaseName;
 use powercontext::store::migrate::{Code, Mode, migrate};
 use powercontext::store::{DatabaseUrl, Db, DbLimits, Dialect, TxName, leases};
 use powercontext::worker::{Inline, KindSettings, LeaseSettings, Worker, WorkerSettings};
@@ -112,8 +113,10 @@ impl Rig {
         let term = match db.dialect() {
             Dialect::Sqlite => {
                 let member = Arc::new(me.clone());
-                let raise = db.tx_with(TxName::Lease, &member, |tx, me| Box::pin(leases::raise_term(tx, me)));
-                db.set_term(raise.await?);
+                let raise = db.tx_with(TxName::Lease, &member, |tx, me| {
+                    Box::pin(leases::raise_term(tx, LeaseName::SingleNodeRuntime, me))
+                });
+                db.set_term(raise.await?.fence());
                 LeaseTerm::Process
             }
             Dialect::OceanBase => LeaseTerm::Timed(lease),
@@ -171,6 +174,22 @@ impl Rig {
         });
         for ended in try_join_all(callers).await? {
             ended?;
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Enqueues one item for each scope, so many a call; answers how long that took.
+    pub(crate) async fn enqueue_together(&self, scopes: &[ScopeId], together: usize) -> anyhow::Result<Duration> {
+        let (start, kind) = (rt::now(), spec().work.kind);
+        for scopes in scopes.chunks(together) {
+            let requests = scopes.iter().map(|scope| (scope.clone(), json!({}))).collect();
+            for answer in self.ledger.flush_many(&kind, requests).await? {
+                let answer = answer?;
+                ensure!(
+                    matches!(answer, Flushed::Accepted { created: true, .. }),
+                    "not accepted: {answer:?}"
+                );
+            }
         }
         Ok(start.elapsed())
     }
