@@ -13,6 +13,7 @@ pub const ALL: &[&str] = &[
     CONNECTIONS,
     DELAY_MS,
     ERROR,
+    EXIT,
     FAILURES,
     FAMILY,
     FENCE,
@@ -65,6 +66,8 @@ pub const ERROR: &str = "error";
 pub const FAILURES: &str = "failures";
 /// A family of artifacts.
 pub const FAMILY: &str = "family";
+/// Status with which a process of ours ended.
+pub const EXIT: &str = "exit";
 /// Fence of a lease.
 pub const FENCE: &str = "fence";
 /// Kind of work, or of an error of the system.

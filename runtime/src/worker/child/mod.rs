@@ -174,7 +174,7 @@ async fn answer(ask: Ask, host: &dyn ProcessorHost) -> Result<Answer, HostError>
 /// Ends a child that broke off, and says so: its end was never acknowledged, whatever it did.
 async fn broken(process: Process, fault: wire::WireFault) -> FailCode {
     let exit = process.stop().await;
-    tracing::warn!(fault = %fault, exit = %exit, "a child process ended without saying what became of its run");
+    tracing::warn!(error = %fault, exit = %exit, "a child process ended without saying what became of its run");
     FailCode::MissingDurableAcknowledgement
 }
 

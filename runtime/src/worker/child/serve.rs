@@ -107,7 +107,7 @@ async fn invocation(start: Start, mut listener: Listener<pipe::Receiver>, speake
 
 async fn run(start: &Start, host: &dyn ProcessorHost) -> Result<Done, FailCode> {
     let family = start.family.family().map_err(|fault| {
-        tracing::error!(fault = %fault, "the model's settings are not usable");
+        tracing::error!(error = %fault, "the model's settings are not usable");
         FailCode::FamilyUnavailable
     })?;
     // Nobody asks a child to end: it is ended.
