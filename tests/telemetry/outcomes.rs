@@ -4,6 +4,7 @@ use anyhow::{Context, ensure};
 use powercontext::telemetry::trace::{Attribute, Name};
 use powercontext_tests::collector::{Collector, Span};
 use powercontext_tests::database::Database;
+use powercontext_tests::facts;
 use powercontext_tests::kit::{SOON, capture, flush};
 use powercontext_tests::provider::Provider;
 use powercontext_tests::server::{Server, Setup};
@@ -31,6 +32,8 @@ async fn case(database: &Database) -> anyhow::Result<Case> {
         .with_variable("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint())
         // Spans are none of the log's business.
         .with("LOGGING_LEVEL", "ERROR")
+        // Spans take a second to arrive; the budget of a failing item must last longer.
+        .with("WORKER_MAX_ATTEMPTS", "100")
         .start()
         .await?;
     Ok(Case {
@@ -64,7 +67,11 @@ async fn a_retried_item_is_two_runs_and_the_second_is_linked_to_the_first(databa
     provider.refuse(500, "no")?;
     capture(&server.client, "house", 2).await?;
     let operation = flush(&server.client, "house").await?;
-    collector.has("work.execute", 1, SOON).await?;
+    until("an attempt has failed", SOON, async || {
+        let outcomes = facts::outcomes(&database, &operation).await?;
+        Ok(outcomes.contains(&"retry_wait".to_owned()).then_some(()))
+    })
+    .await?;
     provider.answer();
     server.client.operation_is(&operation, "succeeded", SOON).await?;
     server.stop().await?;
