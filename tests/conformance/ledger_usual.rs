@@ -124,7 +124,7 @@ async fn act(kit: &Kit, act: Act, scope: &ScopeId, claimed: &Claimed) -> anyhow:
         }
         Act::CloseAttempt => {
             raw.execute(&format!(
-                "update pc_work_attempts set outcome = 'failed', finished_at = started_at where work_id = '{id}'
+                "update pc_work_attempts set outcome = 'failed', finished_at = started_at, heartbeat_at = started_at where work_id = '{id}'
                    and finished_at is null"
             ))
             .await?;

@@ -22,6 +22,12 @@ pub(crate) struct Answer {
     pub(crate) rows: Vec<Row>,
 }
 
+/// These items, the last repeated up to the next power of two.
+pub(crate) fn pad<T>(items: &[T]) -> impl Iterator<Item = &T> {
+    let last = items.len().saturating_sub(1);
+    (0..items.len().next_power_of_two()).filter_map(move |at| items.get(at.min(last)))
+}
+
 /// How many rows a write may touch.
 pub(crate) type Touches = RangeInclusive<u64>;
 
@@ -98,6 +104,14 @@ impl Packet {
         self
     }
 
+    /// [`Packet::list`] with its last part repeated up to the next power of two. For lists in which that changes nothing: the
+    /// server keeps a plan for each length, and so has seven of them for up to 64 items.
+    pub(crate) fn padded<T>(&mut self, items: &[T], part: impl FnMut(&mut Self, &T)) -> &mut Self {
+        let places: Vec<&T> = pad(items).collect();
+        let mut part = part;
+        self.list(&places, |packet, item| part(packet, *item))
+    }
+
     /// How many statements it holds.
     pub(crate) fn statements(&self) -> usize {
         self.names.len()
@@ -123,6 +137,24 @@ impl Packet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_padded_list_repeats_its_last_part_up_to_a_power_of_two() {
+        for (items, wanted) in [
+            (0, ""),
+            (1, "0"),
+            (2, "0, 1"),
+            (3, "0, 1, 2, 2"),
+            (5, "0, 1, 2, 3, 4, 4, 4, 4"),
+        ] {
+            let mut packet = Packet::default();
+            let items: Vec<i64> = (0..items).collect();
+            packet.padded(&items, |packet, n| {
+                packet.int(*n);
+            });
+            assert_eq!(packet.text("", ""), wanted);
+        }
+    }
 
     #[test]
     fn a_value_is_an_integer_or_a_hex_literal_whatever_it_says() {

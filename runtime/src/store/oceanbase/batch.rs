@@ -10,7 +10,7 @@ use powercontext_core::ids::{BindingName, MemberId};
 use powercontext_core::time::DbTime;
 
 use crate::store::batch::{Admitted, Asked, ClaimRow, FinishRow, SettleRow, Wanted};
-use crate::store::packet::{Packet, Touches};
+use crate::store::packet::{Packet, Touches, pad};
 use crate::store::works::{Candidate, work_columns};
 
 /// Locks lanes that nobody else has.
@@ -22,7 +22,7 @@ pub(crate) fn lock_lanes(lanes: &[&LaneKey]) -> Packet {
 
 fn lanes_free(packet: &mut Packet, lanes: &[&LaneKey]) {
     packet.statement("-- lanes.lock_many\nSELECT lane_key FROM pc_work_lanes WHERE lane_key IN (");
-    packet.list(lanes, |packet, lane| {
+    packet.padded(lanes, |packet, lane| {
         packet.id(lane.as_str());
     });
     packet.sql(")\nFOR UPDATE SKIP LOCKED");
@@ -35,7 +35,7 @@ pub(crate) fn finish(rows: &[FinishRow<'_>]) -> Packet {
         "-- lanes.leave_many\nUPDATE pc_work_lanes SET head_sequence = NULL
 WHERE (lane_key, head_sequence, next_sequence) IN (",
     );
-    packet.list(rows, |packet, row| {
+    packet.padded(rows, |packet, row| {
         let seq = row.usual.seq();
         packet.sql("(").id(row.lane.as_str()).sql(", ").count(seq.get());
         packet.sql(", ").count(seq.next().get()).sql(")");
@@ -48,14 +48,14 @@ SET finished_at = UTC_TIMESTAMP(6), heartbeat_at = UTC_TIMESTAMP(6), outcome = '
     error_code = NULL
 WHERE (work_id, attempt_no, owner_id, fence) IN (",
     );
-    packet.list(rows, |packet, row| {
+    packet.padded(rows, |packet, row| {
         packet.sql("(").id(&row.id().to_string()).sql(", ");
         packet.int(row.usual.attempt().get().into()).sql(", ");
         held(packet, row);
     });
     packet.sql(") AND finished_at IS NULL");
     packet.statement("-- keys.delete_many\nDELETE FROM pc_work_keys WHERE (logical_key, work_id) IN (");
-    packet.list(rows, |packet, row| {
+    packet.padded(rows, |packet, row| {
         packet
             .sql("(")
             .id(row.key.as_str())
@@ -68,7 +68,7 @@ WHERE (work_id, attempt_no, owner_id, fence) IN (",
         "-- intents.there_many\nSELECT UTC_TIMESTAMP(6) AS now, COUNT(*) AS intents
 FROM pc_artifact_processing_intents WHERE (binding_name, scope_id) IN (",
     );
-    packet.list(rows, |packet, row| {
+    packet.padded(rows, |packet, row| {
         packet
             .sql("(")
             .id(row.binding.as_str())
@@ -98,7 +98,7 @@ SET status = 'succeeded', available_at = UTC_TIMESTAMP(6), ready_at = NULL, leas
     error_category = NULL, error_code = NULL, state_version = state_version + 1, updated_at = UTC_TIMESTAMP(6),
     completed_at = UTC_TIMESTAMP(6), result_code = CASE work_id",
     );
-    for row in rows {
+    for row in pad(rows) {
         packet
             .sql(" WHEN ")
             .id(&row.id().to_string())
@@ -106,7 +106,7 @@ SET status = 'succeeded', available_at = UTC_TIMESTAMP(6), ready_at = NULL, leas
             .id(row.code);
     }
     packet.sql(" END, result_payload = CASE work_id");
-    for row in rows {
+    for row in pad(rows) {
         packet
             .sql(" WHEN ")
             .id(&row.id().to_string())
@@ -114,7 +114,7 @@ SET status = 'succeeded', available_at = UTC_TIMESTAMP(6), ready_at = NULL, leas
             .bytes(row.result);
     }
     packet.sql(" END\nWHERE (work_id, state_version, lease_owner, lease_fence) IN (");
-    packet.list(rows, |packet, row| {
+    packet.padded(rows, |packet, row| {
         packet
             .sql("(")
             .id(&row.id().to_string())
@@ -133,7 +133,7 @@ pub(crate) fn settle(rows: &[&SettleRow<'_>]) -> Packet {
         "-- intents.settle_many\nUPDATE pc_artifact_processing_intents
 SET handled_generation = requested_generation, clean_generation = GREATEST(clean_generation, LEAST(dirty_generation, CASE",
     );
-    for row in rows {
+    for row in pad(rows) {
         packet
             .sql(" WHEN binding_name = ")
             .id(row.binding.as_str())
@@ -142,7 +142,7 @@ SET handled_generation = requested_generation, clean_generation = GREATEST(clean
         packet.sql(" THEN ").count(row.clean());
     }
     packet.sql(" ELSE 0 END))\nWHERE (binding_name, scope_id) IN (");
-    packet.list(rows, |packet, row| {
+    packet.padded(rows, |packet, row| {
         packet
             .sql("(")
             .id(row.binding.as_str())
@@ -190,7 +190,7 @@ pub(crate) fn lock_candidates(lanes: &[&LaneKey], pages: &[(&BindingName, Vec<Ca
         );
         packet.id(binding.as_str());
         packet.sql(") AS dirty_generation\nFROM pc_work_items\nWHERE work_id IN (");
-        packet.list(page, |packet, one| {
+        packet.padded(page, |packet, one| {
             packet.id(&one.id.to_string());
         });
         packet.sql(")");
@@ -219,7 +219,7 @@ SET status = 'running', available_at = UTC_TIMESTAMP(6), ready_at = NULL, lease_
         None => packet.sql("NULL"),
     };
     packet.sql(", claimed_request_generation = CASE work_id");
-    for row in rows {
+    for row in pad(rows) {
         packet
             .sql(" WHEN ")
             .id(&row.after.id.to_string())
@@ -227,7 +227,7 @@ SET status = 'running', available_at = UTC_TIMESTAMP(6), ready_at = NULL, lease_
             .count(row.requested.get());
     }
     packet.sql(" END, claimed_dirty = CASE work_id");
-    for row in rows {
+    for row in pad(rows) {
         packet
             .sql(" WHEN ")
             .id(&row.after.id.to_string())
@@ -235,7 +235,7 @@ SET status = 'running', available_at = UTC_TIMESTAMP(6), ready_at = NULL, lease_
             .count(row.dirty.get());
     }
     packet.sql(" END\nWHERE (work_id, state_version) IN (");
-    packet.list(rows, |packet, row| {
+    packet.padded(rows, |packet, row| {
         packet
             .sql("(")
             .id(&row.after.id.to_string())
@@ -251,7 +251,7 @@ SELECT work_id, attempt_count, recovery_generation, lease_owner, lease_fence, up
 FROM pc_work_items
 WHERE (work_id, state_version, lease_fence) IN (",
     );
-    packet.list(rows, |packet, row| {
+    packet.padded(rows, |packet, row| {
         packet
             .sql("(")
             .id(&row.after.id.to_string())
@@ -272,7 +272,7 @@ pub(crate) fn pending(binding: &BindingName, asked: &[Asked<'_>]) -> Packet {
     now(&mut packet);
     packet
         .statement("-- sources.head_many\nSELECT scope_id, position FROM pc_source_journal_heads WHERE scope_id IN (");
-    packet.list(asked, |packet, one| {
+    packet.padded(asked, |packet, one| {
         packet.id(one.scope.as_str());
     });
     packet.sql(")");
@@ -280,7 +280,7 @@ pub(crate) fn pending(binding: &BindingName, asked: &[Asked<'_>]) -> Packet {
     packet.statement(
         "-- lanes.get_many\nSELECT lane_key, head_sequence, next_sequence FROM pc_work_lanes WHERE lane_key IN (",
     );
-    packet.list(asked, |packet, one| {
+    packet.padded(asked, |packet, one| {
         packet.id(one.lane.as_str());
     });
     packet.sql(")");
@@ -293,7 +293,7 @@ fn cursors(packet: &mut Packet, binding: &BindingName, asked: &[Asked<'_>]) {
     packet.statement(
         "-- cursors.get_many\nSELECT scope_id, sequence FROM pc_source_cursors WHERE (scope_id, binding_name) IN (",
     );
-    packet.list(asked, |packet, one| {
+    packet.padded(asked, |packet, one| {
         packet
             .sql("(")
             .id(one.scope.as_str())
@@ -309,7 +309,7 @@ fn intents(packet: &mut Packet, binding: &BindingName, asked: &[Asked<'_>]) {
         "SELECT scope_id, dirty_generation, clean_generation, requested_generation, handled_generation
 FROM pc_artifact_processing_intents WHERE (binding_name, scope_id) IN (",
     );
-    packet.list(asked, |packet, one| {
+    packet.padded(asked, |packet, one| {
         packet
             .sql("(")
             .id(binding.as_str())
@@ -339,7 +339,7 @@ pub(crate) fn lock_asked(
         packet.sql("\nON DUPLICATE KEY UPDATE lane_key = lane_key");
     }
     let lanes = |packet: &mut Packet| {
-        packet.list(asked, |packet, one| {
+        packet.padded(asked, |packet, one| {
             packet.id(one.lane.as_str());
         });
     };
@@ -388,7 +388,7 @@ pub(crate) fn admit(binding: &BindingName, admitted: &Admitted<'_>, now: DbTime)
 SET head_sequence = COALESCE(head_sequence, next_sequence), next_sequence = next_sequence + 1
 WHERE (lane_key, next_sequence) IN (",
         );
-        packet.list(&admitted.created, |packet, (new, _)| {
+        packet.padded(&admitted.created, |packet, (new, _)| {
             packet
                 .sql("(")
                 .id(new.lane_key.as_str())
@@ -417,7 +417,7 @@ WHERE (lane_key, next_sequence) IN (",
         "-- intents.raise_many\nUPDATE pc_artifact_processing_intents SET requested_generation = requested_generation + 1
 WHERE (binding_name, scope_id) IN (",
     );
-    packet.list(&admitted.raised, |packet, scope| {
+    packet.padded(&admitted.raised, |packet, scope| {
         packet
             .sql("(")
             .id(binding.as_str())
