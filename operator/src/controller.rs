@@ -23,19 +23,22 @@ use kube::runtime::controller::Action as Requeue;
 use kube::runtime::events::Recorder;
 use kube::{Api, Client, ResourceExt as _};
 use powercontext_crds::v1alpha1::{PowerContextDeployment, Status};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use self::build::{Objects, build};
+use self::build::build;
 use self::dereference::Asker;
 use self::observe::Caches;
 use self::validate::{Dereferenced, ValidDeployment, validate};
 use crate::error::{Fault, ReconcileError, Step, at};
 use crate::metrics::{Metrics, Phase};
 use crate::names::Role;
-use crate::plan::{Facts, Input, Observed, Plan, plan, refuse, refused, to_write};
+use crate::plan::{Facts, Input, Plan, plan, refuse, refused, to_write};
 use crate::rt;
 
 /// Gap after the first failure of a deployment; it doubles with each.
 const GAP_FIRST: Duration = Duration::from_secs(1);
+/// Deployments whose objects are in memory at once. They wait for the API server alone, which all of them share.
+const AT_ONCE: usize = 8;
 /// Longest gap.
 const GAP_MAX: Duration = Duration::from_mins(1);
 
@@ -64,6 +67,7 @@ pub struct Context {
     /// Namespace of the operator, where it is known.
     pub operator_namespace: Option<String>,
     memory: Arc<Mutex<BTreeMap<String, Memory>>>,
+    places: Arc<Semaphore>,
 }
 
 impl Context {
@@ -84,14 +88,21 @@ impl Context {
             metrics,
             operator_namespace,
             memory: Arc::default(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
 
-    /// The same with the memory of another scope, so that the metrics count the deployments of all.
+    /// The same with the memory of another scope, so that the metrics count the deployments of all, and with its places.
     #[must_use]
     pub fn sharing(mut self, other: &Self) -> Self {
         self.memory = Arc::clone(&other.memory);
+        self.places = Arc::clone(&other.places);
         self
+    }
+
+    /// Waits for a place among the deployments whose objects are looked at.
+    async fn place(&self) -> SemaphorePermit<'_> {
+        self.places.acquire().await.expect("it is never closed")
     }
 
     fn memory(&self) -> MutexGuard<'_, BTreeMap<String, Memory>> {
@@ -176,6 +187,7 @@ async fn one(cached: &DeserializeGuard<PowerContextDeployment>, context: &Contex
         return Ok(Requeue::await_change());
     }
     let api: Api<PowerContextDeployment> = Api::namespaced(context.client.clone(), &namespace);
+    let place = context.place().await;
     // The cache may be older than our own last write of the status, which counts attempts.
     let Some(resource) = api.get_opt(&name).await.map_err(at(Step::Read))? else {
         context.forget(&cached.uid().unwrap_or_default());
@@ -190,13 +202,21 @@ async fn one(cached: &DeserializeGuard<PowerContextDeployment>, context: &Contex
         secrets: dereference::secrets(&context.client, &namespace, &resource.spec).await?,
     };
     let valid = validate(&resource, &read);
+    // Roles may take their time to answer; nobody waits for those of another deployment.
+    drop(place);
+    let facts = match &valid {
+        Ok(deployment) => ask(context, deployment, &read).await,
+        Err(_) => Facts::default(),
+    };
+    let _place = context.place().await;
+    let last = context.caches.departed.last();
     let (plan, fault) = match &valid {
         Err(invalid) => (refuse(&resource, invalid, rt::time_of_day()), None),
-        Ok(deployment) => follow(context, &resource, deployment, &read).await?,
+        Ok(deployment) => follow(context, &resource, deployment, &facts).await?,
     };
     conclude(context, &api, &resource, &plan, fault.as_ref()).await?;
     if valid.is_ok() {
-        context.caches.departed.forget(&namespace, &name);
+        context.caches.departed.forget(&namespace, &name, last);
     }
     match fault {
         Some(fault) => Err(ReconcileError {
@@ -212,20 +232,17 @@ async fn follow(
     context: &Context,
     resource: &PowerContextDeployment,
     deployment: &ValidDeployment,
-    read: &Dereferenced,
+    facts: &Facts,
 ) -> Result<(Plan, Option<Fault>), ReconcileError> {
     let objects = build(deployment);
     let observed = context.caches.observe(&context.client, deployment, &objects).await?;
-    let token = deployment.spec.auth.token_secret_ref.as_ref();
-    let all = shrinks(deployment, &objects, &observed);
-    let facts: Facts = context.asker.ask(&observed.pods, read, token, all).await;
     let status = resource.status.clone().unwrap_or_default();
     let plan = plan(Input {
         deployment,
         objects: &objects,
         status: &status,
         observed: &observed,
-        facts: &facts,
+        facts,
         now: rt::time_of_day(),
     });
     time_migration(context, deployment, &plan.status);
@@ -238,15 +255,16 @@ async fn follow(
     Ok((plan, None))
 }
 
-/// Whether a Deployment of Workers is about to lose pods, so that each must be asked what it holds.
-fn shrinks(deployment: &ValidDeployment, objects: &Objects, observed: &Observed) -> bool {
-    Role::ALL.into_iter().filter(|role| role.works()).any(|role| {
-        let live = observed.objects.get(&objects.roles[&role].key);
-        let replicas = live
-            .and_then(|live| live.pointer("/spec/replicas"))
-            .and_then(serde_json::Value::as_i64);
+/// What the roles say. Each Worker is asked what it holds when a Deployment of Workers is about to lose pods.
+async fn ask(context: &Context, deployment: &ValidDeployment, read: &Dereferenced) -> Facts {
+    let ValidDeployment { namespace, name, .. } = deployment;
+    let shrinks = Role::ALL.into_iter().filter(|role| role.works()).any(|role| {
+        let replicas = context.caches.replicas(namespace, &deployment.base.role(role));
         replicas.is_some_and(|replicas| replicas > i64::from(build::replicas(deployment, role)))
-    })
+    });
+    let pods = context.caches.pods_of(namespace, name);
+    let token = deployment.spec.auth.token_secret_ref.as_ref();
+    context.asker.ask(&pods, read, token, shrinks).await
 }
 
 fn told(action: &crate::plan::Action) -> String {

@@ -74,6 +74,8 @@ impl Asker {
         let client = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
+            // The next question comes later than a kept connection would be worth.
+            .pool_max_idle_per_host(0)
             .connect_timeout(ANSWER)
             .timeout(ANSWER)
             .build()?;

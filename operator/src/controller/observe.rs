@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, LogParams};
-use kube::runtime::reflector::Store;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client};
 use serde_json::Value;
 
@@ -37,7 +37,14 @@ pub struct Caches {
 /// Jobs that ended and are gone. Whoever removes a Job as soon as it has ended (a time to live of nothing) would take the
 /// only trace of a migration away; what the watch saw last is kept until a status that was made with it is stored.
 #[derive(Debug, Clone, Default)]
-pub struct Departed(Arc<Mutex<VecDeque<Kept<Text>>>>);
+pub struct Departed(Arc<Mutex<Remembered>>);
+
+/// The Jobs, each with its number, and how many there ever were.
+#[derive(Debug, Default)]
+struct Remembered {
+    count: u64,
+    jobs: VecDeque<(u64, Kept<Text>)>,
+}
 
 /// Most Jobs that are remembered; the oldest are forgotten.
 const DEPARTED_MAX: usize = 256;
@@ -54,9 +61,11 @@ impl Departed {
         });
         if has_ended {
             let mut departed = self.0.lock().expect("no holder panicked");
-            departed.push_back(object.clone());
-            if departed.len() > DEPARTED_MAX {
-                departed.pop_front();
+            departed.count += 1;
+            let number = departed.count;
+            departed.jobs.push_back((number, object.clone()));
+            if departed.jobs.len() > DEPARTED_MAX {
+                departed.jobs.pop_front();
             }
         }
     }
@@ -64,14 +73,22 @@ impl Departed {
     /// The Jobs of a deployment.
     fn of(&self, namespace: &str, deployment: &str) -> Vec<Kept<Text>> {
         let departed = self.0.lock().expect("no holder panicked");
-        let its = departed.iter().filter(|job| job.is_of(namespace, deployment));
-        its.cloned().collect()
+        let jobs = departed.jobs.iter().map(|(_, job)| job);
+        jobs.filter(|job| job.is_of(namespace, deployment)).cloned().collect()
     }
 
-    /// Forgets the Jobs of a deployment: a status that was made with them is stored.
-    pub fn forget(&self, namespace: &str, deployment: &str) {
+    /// The number of the last one so far.
+    pub fn last(&self) -> u64 {
+        self.0.lock().expect("no holder panicked").count
+    }
+
+    /// Forgets the Jobs of a deployment up to that number: a status that was made with them is stored. Those that went since
+    /// were not looked at yet.
+    pub fn forget(&self, namespace: &str, deployment: &str, last: u64) {
         let mut departed = self.0.lock().expect("no holder panicked");
-        departed.retain(|job| !job.is_of(namespace, deployment));
+        departed
+            .jobs
+            .retain(|(number, job)| *number > last || !job.is_of(namespace, deployment));
     }
 }
 
@@ -102,12 +119,24 @@ impl Caches {
                 note(*kind, &object);
             }
         }
-        if let Some(pods) = &self.pods {
-            let pods = pods.state_filter(|pod| pod.is_of(namespace, deployment));
-            observed.pods = pods.iter().map(|pod| pod.data.clone()).collect();
-            observed.pods.sort_by(|a, b| a.name.cmp(&b.name));
-        }
+        observed.pods = self.pods_of(namespace, deployment);
         observed
+    }
+
+    /// The pods of a deployment.
+    pub fn pods_of(&self, namespace: &str, deployment: &str) -> Vec<PodSeen> {
+        let Some(pods) = &self.pods else { return Vec::new() };
+        let pods = pods.state_filter(|pod| pod.is_of(namespace, deployment));
+        let mut seen: Vec<PodSeen> = pods.iter().map(|pod| pod.data.clone()).collect();
+        seen.sort_by(|a, b| a.name.cmp(&b.name));
+        seen
+    }
+
+    /// How many pods a Deployment should have.
+    pub fn replicas(&self, namespace: &str, name: &str) -> Option<i64> {
+        let deployments = self.objects.get(&Kind::Deployment)?;
+        let live = deployments.get(&ObjectRef::new(name).within(namespace))?;
+        live.value().pointer("/spec/replicas").and_then(Value::as_i64)
     }
 
     /// Everything that is there, with what must be looked up: objects under our names that we did not make, and the report
@@ -162,5 +191,34 @@ async fn report(client: &Client, deployment: &ValidDeployment, objects: &Objects
         if let Ok(text) = pods.logs(&pod.name, &tail).await {
             pod.report = MigrateReport::from_log(&text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(name: &str, condition: &str) -> Kept<Text> {
+        let status = json!({ "status": { "conditions": [{ "type": condition, "status": "True" }] } });
+        Kept {
+            namespace: "n".to_owned(),
+            name: name.to_owned(),
+            deployment: Some("pc".to_owned()),
+            data: status.to_string().into(),
+        }
+    }
+
+    #[test]
+    fn a_job_that_went_after_the_look_is_remembered_until_the_next_one() {
+        let departed = Departed::default();
+        departed.note(&job("seen", "Complete"));
+        departed.note(&job("at-work", "Suspended"));
+        let last = departed.last();
+        departed.note(&job("later", "Failed"));
+        departed.forget("n", "pc", last);
+        let left: Vec<_> = departed.of("n", "pc").into_iter().map(|job| job.name).collect();
+        assert_eq!(left, ["later"]);
     }
 }
