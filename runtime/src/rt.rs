@@ -4,10 +4,14 @@
 //! would escape. Process time is for back-off, progress and metrics, never for leases (`core::time`).
 
 use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
 use powercontext_core::ids::{MemberId, WorkId};
 use powercontext_core::work::retry::Jitter;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -20,6 +24,43 @@ where
 {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
     tokio::spawn(future)
+}
+
+/// Starts a thread for work that blocks.
+///
+/// # Errors
+/// When the machine gives no more threads.
+pub fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
+}
+
+/// Why a future was not run to its end on a thread of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// It waits for something, which it was not allowed to.
+    Waits,
+    /// The moment came first.
+    Elapsed,
+}
+
+/// Runs a future on this thread, which is none of a runtime. Most that come here never wait for anything; one that does has
+/// the runtime to wait with, until `wait_until`.
+///
+/// # Errors
+/// [`Stopped`]; the future is dropped.
+pub fn run_here<F: Future>(runtime: &Handle, wait_until: Option<Instant>, future: F) -> Result<F::Output, Stopped> {
+    let mut future = pin!(future);
+    let entered = runtime.enter();
+    if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return Ok(output);
+    }
+    drop(entered);
+    let until = wait_until.ok_or(Stopped::Waits)?;
+    runtime.block_on(async {
+        tokio::time::timeout_at(until, future)
+            .await
+            .map_err(|_| Stopped::Elapsed)
+    })
 }
 
 /// Waits for a span of process time.

@@ -5,6 +5,7 @@ mod child;
 mod clocks;
 mod drain;
 mod files;
+mod group;
 mod kill;
 mod kill_ends;
 mod owner;

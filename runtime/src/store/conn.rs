@@ -1,19 +1,18 @@
 //! The driver: one connection, one row and one parameter type over the two engines.
 //!
 //! Aggregates bind and decode once, here in Rust, and differ between engines only in their SQL text (ADR 0007). What the
-//! engines spell differently is decided in this file alone: ids are bytes on OceanBase and text on SQLite (I: byte-exact
-//! ids), times are `DATETIME(6)` there and microseconds here.
+//! engines spell differently is decided here and in [`local`](crate::store::local): ids are bytes on OceanBase and text on
+//! SQLite (I: byte-exact ids), times are `DATETIME(6)` there and microseconds here.
 
 use chrono::{DateTime, NaiveDateTime};
 use futures_util::{Stream, StreamExt as _};
 use powercontext_core::time::DbTime;
 use sqlx::mysql::{MySqlArguments, MySqlQueryResult, MySqlRow};
-use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
-use sqlx::sqlite::{SqliteArguments, SqliteQueryResult, SqliteRow};
-use sqlx::{Decode, Either, MySql, Row as _, Sqlite, Type};
+use sqlx::{Decode, Either, MySql, Row as _, Type};
 
-use crate::store::error::{Corrupt, TxError};
+use crate::store::error::{Corrupt, DriverError, TxError};
+use crate::store::local::{Cell, Session, SqliteRow};
 use crate::store::packet::Answer;
 use crate::store::pool::Lent;
 
@@ -114,11 +113,11 @@ macro_rules! values {
 }
 pub(crate) use values;
 
-/// A pooled connection of either engine.
+/// A connection of either engine: to OceanBase from the pool, to SQLite of the thread that runs the transaction.
 #[derive(Debug)]
 pub(crate) enum Conn {
     OceanBase(Lent),
-    Sqlite(PoolConnection<Sqlite>),
+    Sqlite(Box<Session>),
 }
 
 /// One row of an answer; columns are read by name.
@@ -146,62 +145,36 @@ fn bind_mysql<'q>(query: Query<'q, MySql, MySqlArguments>, value: &'q Value<'q>)
     }
 }
 
-fn bind_sqlite<'q>(
-    query: Query<'q, Sqlite, SqliteArguments>,
-    value: &'q Value<'q>,
-) -> Query<'q, Sqlite, SqliteArguments> {
-    match value {
-        Value::Int(n) => query.bind(*n),
-        Value::Id(text) | Value::Text(text) => query.bind(text.map(str::to_owned)),
-        Value::Blob(bytes) => query.bind(bytes.map(<[u8]>::to_vec)),
-        Value::Time(time) => query.bind(time.map(DbTime::micros)),
-    }
-}
-
 impl Conn {
     /// Runs a prepared statement and answers the number of rows it touched.
-    pub(crate) async fn execute(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, sqlx::Error> {
+    pub(crate) async fn execute(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, DriverError> {
         match self {
             Self::OceanBase(conn) => {
                 let query = args.iter().fold(sqlx::query(sql), bind_mysql);
                 Ok(query.execute(&mut **conn).await?.rows_affected())
             }
-            Self::Sqlite(conn) => {
-                let query = args.iter().fold(sqlx::query(sql), bind_sqlite);
-                Ok(query.execute(&mut **conn).await?.rows_affected())
-            }
+            Self::Sqlite(session) => Ok(session.execute(sql, args)?),
         }
     }
 
     /// Runs a prepared statement and answers its rows. Every text names its own bound (`LIMIT`, a key, a page).
-    pub(crate) async fn fetch(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<Vec<Row>, sqlx::Error> {
+    pub(crate) async fn fetch(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<Vec<Row>, DriverError> {
         match self {
             Self::OceanBase(conn) => {
                 let query = args.iter().fold(sqlx::query(sql), bind_mysql);
-                Ok(query
-                    .fetch_all(&mut **conn)
-                    .await?
-                    .into_iter()
-                    .map(Row::OceanBase)
-                    .collect())
+                let rows = query.fetch_all(&mut **conn).await?;
+                Ok(rows.into_iter().map(Row::OceanBase).collect())
             }
-            Self::Sqlite(conn) => {
-                let query = args.iter().fold(sqlx::query(sql), bind_sqlite);
-                Ok(query
-                    .fetch_all(&mut **conn)
-                    .await?
-                    .into_iter()
-                    .map(Row::Sqlite)
-                    .collect())
-            }
+            Self::Sqlite(session) => Ok(session.fetch(sql, args)?.into_iter().map(Row::Sqlite).collect()),
         }
     }
 
-    /// Sends several statements in one text. An error tells how many of them were answered before it.
-    pub(crate) async fn packet(&mut self, text: String) -> Result<Vec<Answer>, (usize, sqlx::Error)> {
-        let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(text));
+    /// Sends several statements in one text. An error tells how many of them were answered before it. OceanBase only: on
+    /// SQLite a statement costs no round trip.
+    pub(crate) async fn packet(&mut self, text: String) -> Result<Vec<Answer>, (usize, DriverError)> {
         match self {
             Self::OceanBase(conn) => {
+                let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(text));
                 answers(
                     sql.fetch_many(&mut **conn),
                     MySqlQueryResult::rows_affected,
@@ -209,22 +182,15 @@ impl Conn {
                 )
                 .await
             }
-            Self::Sqlite(conn) => {
-                answers(
-                    sql.fetch_many(&mut **conn),
-                    SqliteQueryResult::rows_affected,
-                    Row::Sqlite,
-                )
-                .await
-            }
+            Self::Sqlite(_) => Err((0, rusqlite::Error::InvalidQuery.into())),
         }
     }
 
     /// Sends a text without parameters that cannot or need not be prepared: `BEGIN`, `COMMIT`, `SET`, DDL.
-    pub(crate) async fn raw(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
+    pub(crate) async fn raw(&mut self, sql: &'static str) -> Result<(), DriverError> {
         match self {
-            Self::OceanBase(conn) => sqlx::raw_sql(sql).execute(&mut **conn).await.map(|_| ()),
-            Self::Sqlite(conn) => sqlx::raw_sql(sql).execute(&mut **conn).await.map(|_| ()),
+            Self::OceanBase(conn) => Ok(sqlx::raw_sql(sql).execute(&mut **conn).await.map(|_| ())?),
+            Self::Sqlite(session) => Ok(session.raw(sql)?),
         }
     }
 
@@ -240,7 +206,8 @@ impl Conn {
     pub(crate) fn give_back(self) {
         match self {
             Self::OceanBase(conn) => conn.give_back(),
-            Self::Sqlite(conn) => drop(conn),
+            // A session belongs to its thread; one that is left here is closed.
+            Self::Sqlite(session) => drop(session),
         }
     }
 
@@ -248,7 +215,7 @@ impl Conn {
     pub(crate) fn destroy(self) {
         match self {
             Self::OceanBase(conn) => drop(conn),
-            Self::Sqlite(conn) => drop(conn.detach()),
+            Self::Sqlite(session) => drop(session),
         }
     }
 }
@@ -258,7 +225,7 @@ async fn answers<D, R>(
     mut stream: impl Stream<Item = Result<Either<D, R>, sqlx::Error>> + Unpin,
     touched: impl Fn(&D) -> u64,
     row: impl Fn(R) -> Row,
-) -> Result<Vec<Answer>, (usize, sqlx::Error)> {
+) -> Result<Vec<Answer>, (usize, DriverError)> {
     let (mut answers, mut rows) = (Vec::new(), Vec::new());
     while let Some(next) = stream.next().await {
         match next {
@@ -267,7 +234,7 @@ async fn answers<D, R>(
                 touched: touched(&done),
                 rows: std::mem::take(&mut rows),
             }),
-            Err(error) => return Err((answers.len(), error)),
+            Err(error) => return Err((answers.len(), error.into())),
         }
     }
     Ok(answers)
@@ -278,15 +245,15 @@ fn corrupt(column: &'static str) -> TxError {
 }
 
 impl Row {
-    fn get<T>(&self, column: &'static str) -> Result<T, TxError>
+    fn mysql<T>(row: &MySqlRow, column: &'static str) -> Result<Option<T>, TxError>
     where
-        T: for<'r> Decode<'r, MySql> + Type<MySql> + for<'r> Decode<'r, Sqlite> + Type<Sqlite>,
+        T: for<'r> Decode<'r, MySql> + Type<MySql>,
     {
-        match self {
-            Self::OceanBase(row) => row.try_get(column),
-            Self::Sqlite(row) => row.try_get(column),
-        }
-        .map_err(|_| corrupt(column))
+        row.try_get(column).map_err(|_| corrupt(column))
+    }
+
+    fn sqlite<'r>(row: &'r SqliteRow, column: &'static str) -> Result<&'r Cell, TxError> {
+        row.cell(column).ok_or_else(|| corrupt(column))
     }
 
     /// A whole number.
@@ -302,7 +269,14 @@ impl Row {
     /// # Errors
     /// [`TxError::Corrupt`] naming the column.
     pub fn opt_int(&self, column: &'static str) -> Result<Option<i64>, TxError> {
-        self.get(column)
+        match self {
+            Self::OceanBase(row) => Self::mysql(row, column),
+            Self::Sqlite(row) => match Self::sqlite(row, column)? {
+                Cell::Null => Ok(None),
+                Cell::Int(n) => Ok(Some(*n)),
+                _ => Err(corrupt(column)),
+            },
+        }
     }
 
     /// A number that is never negative.
@@ -336,7 +310,13 @@ impl Row {
     /// # Errors
     /// [`TxError::Corrupt`] naming the column.
     pub fn float(&self, column: &'static str) -> Result<f64, TxError> {
-        self.get::<Option<f64>>(column)?.ok_or_else(|| corrupt(column))
+        match self {
+            Self::OceanBase(row) => Self::mysql(row, column)?.ok_or_else(|| corrupt(column)),
+            Self::Sqlite(row) => match Self::sqlite(row, column)? {
+                Cell::Float(x) => Ok(*x),
+                _ => Err(corrupt(column)),
+            },
+        }
     }
 
     /// An id, key, name or code.
@@ -354,12 +334,16 @@ impl Row {
     pub fn opt_id(&self, column: &'static str) -> Result<Option<String>, TxError> {
         match self {
             Self::OceanBase(row) => {
-                let bytes: Option<Vec<u8>> = row.try_get(column).map_err(|_| corrupt(column))?;
+                let bytes: Option<Vec<u8>> = Self::mysql(row, column)?;
                 bytes
                     .map(|b| String::from_utf8(b).map_err(|_| corrupt(column)))
                     .transpose()
             }
-            Self::Sqlite(row) => row.try_get(column).map_err(|_| corrupt(column)),
+            Self::Sqlite(row) => match Self::sqlite(row, column)? {
+                Cell::Null => Ok(None),
+                Cell::Text(text) => Ok(Some(text.clone())),
+                _ => Err(corrupt(column)),
+            },
         }
     }
 
@@ -376,7 +360,14 @@ impl Row {
     /// # Errors
     /// [`TxError::Corrupt`] naming the column.
     pub fn opt_blob(&self, column: &'static str) -> Result<Option<Vec<u8>>, TxError> {
-        self.get(column)
+        match self {
+            Self::OceanBase(row) => Self::mysql(row, column),
+            Self::Sqlite(row) => match Self::sqlite(row, column)? {
+                Cell::Null => Ok(None),
+                Cell::Bytes(bytes) => Ok(Some(bytes.clone())),
+                _ => Err(corrupt(column)),
+            },
+        }
     }
 
     /// A moment of database time.
@@ -394,13 +385,10 @@ impl Row {
     pub fn opt_time(&self, column: &'static str) -> Result<Option<DbTime>, TxError> {
         match self {
             Self::OceanBase(row) => {
-                let time: Option<NaiveDateTime> = row.try_get(column).map_err(|_| corrupt(column))?;
+                let time: Option<NaiveDateTime> = Self::mysql(row, column)?;
                 Ok(time.map(|t| DbTime::from_micros(t.and_utc().timestamp_micros())))
             }
-            Self::Sqlite(row) => {
-                let micros: Option<i64> = row.try_get(column).map_err(|_| corrupt(column))?;
-                Ok(micros.map(DbTime::from_micros))
-            }
+            Self::Sqlite(_) => Ok(self.opt_int(column)?.map(DbTime::from_micros)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Opening a database: pools, the one set-up of every connection, limits.
 //!
 //! Every connection is set up by one function. On OceanBase the transaction limit stands well under the lease, because
-//! by default the server keeps a frozen client's row locks for a day. On SQLite there is one writing connection;
-//! readers see snapshots beside it.
+//! by default the server keeps a frozen client's row locks for a day. On SQLite there is one writing thread; readers see
+//! snapshots beside it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,13 +12,12 @@ use std::time::Duration;
 use powercontext_core::fence::Fence;
 use powercontext_core::time::Span;
 use sqlx::mysql::MySqlConnectOptions;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 
 use crate::store::conn::{Conn, Dialect};
-use crate::store::error::{Busy, TxError};
+use crate::store::error::{Down, TxError};
+use crate::store::local::{Local, directory};
 use crate::store::names::TxName;
 use crate::store::pool::{AcquireError, Pool};
-use crate::store::tx::acquire_error;
 use crate::store::url::DatabaseUrl;
 use crate::telemetry::metrics::Metrics;
 
@@ -26,12 +25,8 @@ use crate::telemetry::metrics::Metrics;
 pub(crate) const LOCK_WAIT: Span = Span::seconds(1);
 /// Longest single statement.
 const STATEMENT: Span = Span::seconds(5);
-/// How long SQLite waits for a lock of another process on the file.
-const SQLITE_BUSY_WAIT: Span = Span::seconds(5);
-/// How long a transaction waits for a free connection.
-const ACQUIRE_WAIT: Span = Span::seconds(5);
-/// Connections that read a SQLite file beside its one writer.
-const SQLITE_READERS: u32 = 4;
+/// How long a transaction waits for a free connection, or on SQLite for the thread that runs it.
+pub(crate) const ACQUIRE_WAIT: Span = Span::seconds(5);
 
 /// Limits of connections and transactions.
 #[derive(Debug, Clone, Copy)]
@@ -70,10 +65,7 @@ enum Pools {
         pool: Pool,
         heartbeats: Pool,
     },
-    Sqlite {
-        writer: SqlitePool,
-        readers: SqlitePool,
-    },
+    Sqlite(Local),
 }
 
 struct Inner {
@@ -131,7 +123,7 @@ impl Db {
     pub fn dialect(&self) -> Dialect {
         match self.0.pools {
             Pools::OceanBase { .. } => Dialect::OceanBase,
-            Pools::Sqlite { .. } => Dialect::Sqlite,
+            Pools::Sqlite(_) => Dialect::Sqlite,
         }
     }
 
@@ -172,26 +164,26 @@ impl Db {
                 pool.close(self.limits().deadline()).await;
                 heartbeats.close(self.limits().deadline()).await;
             }
-            Pools::Sqlite { writer, readers } => {
-                readers.close().await;
-                writer.close().await;
-            }
+            Pools::Sqlite(local) => local.close(self.limits().deadline()).await,
         }
     }
 
-    pub(crate) async fn acquire_writer(&self, name: TxName) -> Result<Conn, TxError> {
+    /// The file, on SQLite.
+    pub(crate) fn local(&self) -> Option<&Local> {
+        match &self.0.pools {
+            Pools::OceanBase { .. } => None,
+            Pools::Sqlite(local) => Some(local),
+        }
+    }
+
+    /// A connection to OceanBase for a transaction of this name.
+    pub(crate) async fn acquire(&self, name: TxName) -> Result<Conn, TxError> {
         match &self.0.pools {
             Pools::OceanBase { pool, heartbeats } => {
-                lend(if name == TxName::Heartbeat { heartbeats } else { pool }).await
+                let pool = if name == TxName::Heartbeat { heartbeats } else { pool };
+                Ok(Conn::OceanBase(pool.acquire(ACQUIRE_WAIT.as_std()).await?))
             }
-            Pools::Sqlite { writer, .. } => sqlite(writer).await,
-        }
-    }
-
-    pub(crate) async fn acquire_reader(&self) -> Result<Conn, TxError> {
-        match &self.0.pools {
-            Pools::OceanBase { pool, .. } => lend(pool).await,
-            Pools::Sqlite { readers, .. } => sqlite(readers).await,
+            Pools::Sqlite(_) => Err(TxError::Down(Down::Connection)),
         }
     }
 
@@ -202,18 +194,6 @@ impl Db {
             heartbeats.distrust();
         }
     }
-}
-
-async fn lend(pool: &Pool) -> Result<Conn, TxError> {
-    Ok(Conn::OceanBase(pool.acquire(ACQUIRE_WAIT.as_std()).await?))
-}
-
-async fn sqlite(pool: &SqlitePool) -> Result<Conn, TxError> {
-    let acquired = pool.acquire().await.map(Conn::Sqlite);
-    acquired.map_err(|error| match acquire_error(Dialect::Sqlite, &error) {
-        TxError::Busy(_) => TxError::Busy(Busy::Pool),
-        other => other,
-    })
 }
 
 async fn open_oceanbase(options: &MySqlConnectOptions, limits: DbLimits) -> Result<Pools, OpenError> {
@@ -241,25 +221,10 @@ fn session_set_up(limits: DbLimits) -> String {
 }
 
 async fn open_sqlite(path: PathBuf) -> Result<Pools, OpenError> {
-    if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+    if let Some(directory) = directory(&path) {
         std::fs::create_dir_all(directory).map_err(|_| OpenError::Directory)?;
     }
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        .foreign_keys(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(SQLITE_BUSY_WAIT.as_std());
-    let pool = |connections| {
-        SqlitePoolOptions::new()
-            .max_connections(connections)
-            .acquire_timeout(ACQUIRE_WAIT.as_std())
-    };
-    let fail = |error: sqlx::Error| OpenError::Database(acquire_error(Dialect::Sqlite, &error));
-    let writer = pool(1).connect_with(options.clone()).await.map_err(fail)?;
-    let readers = pool(SQLITE_READERS).connect_lazy_with(options.create_if_missing(false));
-    Ok(Pools::Sqlite { writer, readers })
+    Ok(Pools::Sqlite(Local::open(path).await?))
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 use powercontext_core::fail::FailCode;
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::store::conn::Dialect;
-
 /// A transaction that did not commit, or may have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TxError {
@@ -132,22 +130,56 @@ pub(crate) fn corrupt(what: &'static str) -> TxError {
     TxError::Corrupt(Corrupt { what })
 }
 
-/// Maps a driver's error of any statement but `COMMIT`. The driver's text is dropped here: it can quote values.
-pub(crate) fn classify(dialect: Dialect, error: &sqlx::Error) -> TxError {
+/// What a driver answered. Its text can quote values, so it is never shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DriverError {
+    /// OceanBase, or the way to it.
+    #[error("the driver of OceanBase")]
+    OceanBase(#[from] sqlx::Error),
+    /// SQLite.
+    #[error("SQLite")]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+impl DriverError {
+    /// What the caller does next, for any statement but `COMMIT`.
+    pub(crate) fn classify(&self) -> TxError {
+        match self {
+            Self::OceanBase(error) => classify(error),
+            Self::Sqlite(error) => sqlite(error),
+        }
+    }
+}
+
+/// Maps an error of OceanBase's driver.
+pub(crate) fn classify(error: &sqlx::Error) -> TxError {
     match error {
         sqlx::Error::PoolTimedOut => TxError::Busy(Busy::Pool),
-        sqlx::Error::Database(db) => match dialect {
-            Dialect::OceanBase => {
-                let number = db
-                    .try_downcast_ref::<MySqlDatabaseError>()
-                    .map_or(0, MySqlDatabaseError::number);
-                oceanbase(number)
-            }
-            Dialect::Sqlite => sqlite(db.code().and_then(|code| code.parse().ok()).unwrap_or(0)),
-        },
+        sqlx::Error::Database(db) => {
+            let number = db
+                .try_downcast_ref::<MySqlDatabaseError>()
+                .map_or(0, MySqlDatabaseError::number);
+            oceanbase(number)
+        }
         sqlx::Error::ColumnNotFound(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => corrupt("column"),
         _ => TxError::Down(Down::Connection),
     }
+}
+
+/// Maps an error of SQLite.
+pub(crate) fn sqlite(error: &rusqlite::Error) -> TxError {
+    match error.sqlite_error() {
+        Some(error) => sqlite_code(error.extended_code.into()),
+        // The text and its parameters do not belong together, or a column is not what it was.
+        None => corrupt("statement"),
+    }
+}
+
+/// Whether SQLite's own reads or writes of its files failed. After such a COMMIT the log may hold it whole.
+pub(crate) fn is_io(error: &rusqlite::Error) -> bool {
+    error
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code & 0xff == 10)
 }
 
 /// Error numbers of OceanBase 4.3.5 in MySQL mode, as measured.
@@ -163,11 +195,13 @@ fn oceanbase(number: u16) -> TxError {
 }
 
 /// Extended result codes of SQLite; the low byte is the primary code.
-fn sqlite(code: i64) -> TxError {
+fn sqlite_code(code: i64) -> TxError {
     match (code & 0xff, code) {
         (5 | 6, _) => TxError::Busy(Busy::Lock),
         (_, 1555 | 2067) => TxError::Constraint,
         (8, _) => TxError::Down(Down::ReadOnly),
+        // Only the deadline of a transaction interrupts a statement.
+        (9, _) => TxError::Down(Down::Deadline),
         (13, _) => TxError::Down(Down::DiskFull),
         (11 | 26, _) => TxError::Down(Down::Damaged),
         (14 | 3 | 23, _) => TxError::Down(Down::NotAFile),
@@ -185,12 +219,12 @@ mod tests {
         assert_eq!(oceanbase(4012), TxError::Busy(Busy::Limit));
         assert_eq!(oceanbase(1062), TxError::Constraint);
         assert_eq!(oceanbase(9999), TxError::Down(Down::Other(9999)));
-        assert_eq!(sqlite(5), TxError::Busy(Busy::Lock));
-        assert_eq!(sqlite(517), TxError::Busy(Busy::Lock));
-        assert_eq!(sqlite(2067), TxError::Constraint);
-        assert_eq!(sqlite(13), TxError::Down(Down::DiskFull));
-        assert_eq!(sqlite(1032), TxError::Down(Down::ReadOnly));
-        assert_eq!(sqlite(26), TxError::Down(Down::Damaged));
+        assert_eq!(sqlite_code(5), TxError::Busy(Busy::Lock));
+        assert_eq!(sqlite_code(517), TxError::Busy(Busy::Lock));
+        assert_eq!(sqlite_code(2067), TxError::Constraint);
+        assert_eq!(sqlite_code(13), TxError::Down(Down::DiskFull));
+        assert_eq!(sqlite_code(1032), TxError::Down(Down::ReadOnly));
+        assert_eq!(sqlite_code(26), TxError::Down(Down::Damaged));
     }
 
     #[test]

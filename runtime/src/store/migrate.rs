@@ -211,7 +211,7 @@ async fn run(url: &DatabaseUrl, mode: Mode, observer: Observer<'_>, report: &mut
     }
     match url {
         DatabaseUrl::OceanBase(options) => oceanbase::apply(options, wait, observer).await?,
-        DatabaseUrl::Sqlite(path) => sqlite::apply(path, observer).await?,
+        DatabaseUrl::Sqlite(path) => sqlite::apply(path, observer)?,
     }
     let (dialect, found) = read::found(url).await?;
     check(judge(dialect, &found), report)

@@ -18,7 +18,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::rt;
-use crate::store::conn::Dialect;
 use crate::store::db::DbLimits;
 use crate::store::error::{Busy, Down, TxError, classify};
 
@@ -268,7 +267,7 @@ fn down() -> AcquireError {
 }
 
 fn connect_error(error: &sqlx::Error) -> TxError {
-    match classify(Dialect::OceanBase, error) {
+    match classify(error) {
         access @ TxError::Down(Down::Access) => access,
         _ => TxError::Down(Down::Connection),
     }

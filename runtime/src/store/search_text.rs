@@ -39,12 +39,13 @@ ORDER BY score DESC, entry_id
 LIMIT ?",
 };
 
-/// For SQLite.
+/// For SQLite. `CROSS JOIN` keeps the order of the tables: the planner would walk the heads of the scope and ask the index
+/// once for each.
 pub const SQLITE: SearchSql = SearchSql {
     search: "-- memory_entries.search
 SELECT head.entry_id, head.entry_version_id, -bm25(pc_memory_entry_search) AS score
 FROM pc_memory_entry_search
-JOIN pc_memory_entry_heads AS head ON head.head_id = pc_memory_entry_search.rowid
+CROSS JOIN pc_memory_entry_heads AS head ON head.head_id = pc_memory_entry_search.rowid
 WHERE pc_memory_entry_search MATCH ?1 AND head.scope_id = ?2 AND head.state = 'active'
 ORDER BY score DESC, head.entry_id
 LIMIT ?4",

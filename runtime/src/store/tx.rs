@@ -3,7 +3,8 @@
 //! A transaction runs on a task of its own, so a dropped request cannot abandon an open `BEGIN` and take the next
 //! borrower's acknowledged write with it. It has a deadline, after which its future and its connection are destroyed
 //! together. A connection whose transaction ended in any way but a clean commit or rollback is never reused. A commit
-//! whose reply was lost is [`TxError::Unknown`], never a failure.
+//! whose reply was lost is [`TxError::Unknown`], never a failure. On SQLite the task hands the body to the file's thread
+//! ([`local`](crate::store::local)) and waits for it under the same deadline.
 
 mod doors;
 mod packets;
@@ -14,13 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use powercontext_core::fence::Fence;
 use powercontext_core::time::DbTime;
 use tokio::time::Instant;
 
 use crate::rt;
 use crate::store::conn::{Conn, Dialect, Row, Value};
-use crate::store::db::Db;
-use crate::store::error::{Busy, Down, FenceLost, TxError, classify};
+use crate::store::db::{ACQUIRE_WAIT, Db};
+use crate::store::error::{Down, DriverError, FenceLost, TxError};
+use crate::store::local::{Call, Failure, Local, Session};
 use crate::store::locks::{LockKind, LockOrder};
 use crate::store::names::TxName;
 use crate::store::notes::{self, Note};
@@ -88,6 +91,33 @@ impl Drop for Tx {
 }
 
 impl Tx {
+    /// A transaction that is open on this connection.
+    pub(crate) fn on(conn: Conn) -> Self {
+        let dialect = match conn {
+            Conn::OceanBase(_) => Dialect::OceanBase,
+            Conn::Sqlite(_) => Dialect::Sqlite,
+        };
+        Self {
+            conn: Some(conn),
+            dialect,
+            now: None,
+            locks: LockOrder::default(),
+            notes: Vec::new(),
+            progress: Arc::default(),
+            begins: false,
+            last: None,
+        }
+    }
+
+    /// The session of the thread that ran it, and what to count once it is committed.
+    pub(crate) fn into_session(mut self) -> (Option<Box<Session>>, Vec<Note>) {
+        let notes = std::mem::take(&mut self.notes);
+        match self.conn.take() {
+            Some(Conn::Sqlite(session)) => (Some(session), notes),
+            _ => (None, notes),
+        }
+    }
+
     fn conn(&mut self) -> &mut Conn {
         self.conn
             .as_mut()
@@ -138,12 +168,11 @@ impl Tx {
 
     /// Runs a write and answers how many rows it touched.
     pub(crate) async fn execute(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, TxError> {
-        let dialect = self.dialect;
         self.begin().await?;
         self.conn()
             .execute(sql, args)
             .await
-            .map_err(|error| report(dialect, sql, &error))
+            .map_err(|error| report(sql, &error))
     }
 
     /// Runs a write that must touch exactly one row.
@@ -162,12 +191,8 @@ impl Tx {
 
     /// Runs a read.
     pub(crate) async fn fetch(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<Vec<Row>, TxError> {
-        let dialect = self.dialect;
         self.begin().await?;
-        self.conn()
-            .fetch(sql, args)
-            .await
-            .map_err(|error| report(dialect, sql, &error))
+        self.conn().fetch(sql, args).await.map_err(|error| report(sql, &error))
     }
 
     /// Runs a read that answers at most one row.
@@ -185,13 +210,6 @@ impl Tx {
         self.fetch_opt(sql, args).await?.ok_or(missing)
     }
 
-    /// Runs a text without parameters outside the prepared path (migrations only).
-    pub(crate) async fn raw(&mut self, sql: &'static str) -> Result<(), TxError> {
-        self.begin().await?;
-        let dialect = self.dialect;
-        self.conn().raw(sql).await.map_err(|error| report(dialect, sql, &error))
-    }
-
     async fn commit(&mut self) -> Result<(), TxError> {
         if let Some(last) = self.last.take() {
             return self.commit_with(&last).await;
@@ -201,14 +219,11 @@ impl Tx {
             return Ok(());
         }
         self.progress.commit_sent.store(true, Ordering::Release);
-        let dialect = self.dialect;
         match self.conn().raw("COMMIT").await {
             Ok(()) => {
                 self.give_back();
                 Ok(())
             }
-            // SQLite answers in this process: an error of COMMIT means that nothing was committed.
-            Err(error) if dialect == Dialect::Sqlite => Err(report(dialect, "-- tx.commit", &error)),
             Err(_) => Err(TxError::Unknown),
         }
     }
@@ -235,6 +250,21 @@ impl Tx {
         }
     }
 
+    /// On SQLite every write proves that this process still owns the file.
+    pub(crate) async fn check_term(&mut self, term: Fence) -> Result<(), TxError> {
+        let sql = "-- leases.term\nSELECT fence FROM pc_scheduler_leases WHERE lease_name = 'single-node-runtime'";
+        let stored = self
+            .fetch_opt(sql, &[])
+            .await?
+            .map(|row| row.int("fence"))
+            .transpose()?;
+        if stored == Some(term.to_row()) {
+            Ok(())
+        } else {
+            Err(TxError::Fenced(FenceLost::Term))
+        }
+    }
+
     async fn rollback(&mut self) {
         if self.conn().raw("ROLLBACK").await.is_ok() {
             self.give_back();
@@ -256,8 +286,8 @@ fn statement_name(sql: &'static str) -> &'static str {
 }
 
 /// Classifies a driver's error; one that this code does not expect is logged with the statement's name, never its text.
-fn report(dialect: Dialect, sql: &'static str, error: &sqlx::Error) -> TxError {
-    let classified = classify(dialect, error);
+fn report(sql: &'static str, error: &DriverError) -> TxError {
+    let classified = error.classify();
     if matches!(classified, TxError::Down(Down::Other(_)) | TxError::Corrupt(_)) {
         tracing::warn!(statement = statement_name(sql), error = %classified, "a statement was refused by the database");
     }
@@ -304,7 +334,7 @@ impl Db {
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
     {
         let db = self.clone();
-        let task = rt::spawn(async move { db.run(name, mode, again, &f).await });
+        let task = rt::spawn(async move { db.run(name, mode, again, &Arc::new(f)).await });
         match task.await {
             Ok(result) => result,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -312,9 +342,10 @@ impl Db {
         }
     }
 
-    async fn run<T, F>(&self, name: TxName, mode: Mode, again: Again, f: &F) -> Result<T, TxError>
+    async fn run<T, F>(&self, name: TxName, mode: Mode, again: Again, f: &Arc<F>) -> Result<T, TxError>
     where
-        F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync,
+        T: Send + 'static,
+        F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
     {
         // All runs share one deadline, so that no caller waits longer than it, however often the transaction is run.
         let until = rt::now() + self.limits().deadline();
@@ -322,7 +353,10 @@ impl Db {
         let mut runs = 1;
         loop {
             let progress = Arc::new(Progress::default());
-            let result = self.run_once(name, mode, f, until, &progress).await;
+            let result = match self.local() {
+                Some(local) => self.hand_over(local, name, mode, f, until, &progress).await,
+                None => self.run_once(name, mode, &**f, until, &progress).await,
+            };
             match &result {
                 Err(error) if progress.may_run_again(error, again) && runs < RUNS_MAX && rt::now() < last_start => {
                     tracing::debug!(tx = name.label(), run = runs, error = %error, "a transaction is run again");
@@ -331,6 +365,45 @@ impl Db {
                 }
                 _ => return result,
             }
+        }
+    }
+
+    /// Hands the body to the file's thread and waits for it.
+    async fn hand_over<T, F>(
+        &self,
+        local: &Local,
+        name: TxName,
+        mode: Mode,
+        f: &Arc<F>,
+        until: Instant,
+        progress: &Progress,
+    ) -> Result<T, TxError>
+    where
+        T: Send + 'static,
+        F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync + 'static,
+    {
+        let term = self.term().filter(|_| mode != Mode::Read);
+        let (call, caller) = Call::new(name, Arc::clone(f), term, until);
+        match mode {
+            Mode::Read => local.read(Box::new(call))?,
+            Mode::Write | Mode::Autocommit => local.write(Box::new(call))?,
+        }
+        let (has_begun, answer) = caller.wait(rt::now() + ACQUIRE_WAIT.as_std(), until).await;
+        progress.acquired.store(has_begun, Ordering::Release);
+        match answer {
+            Ok((value, notes)) => {
+                self.count(notes);
+                fail_point(name, ".after_commit");
+                Ok(value)
+            }
+            Err(Failure::Tx(error)) => Err(error),
+            Err(Failure::Panic(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    fn count(&self, notes: Vec<Note>) {
+        if let Some(metrics) = self.metrics() {
+            notes::count(metrics, notes);
         }
     }
 
@@ -349,8 +422,7 @@ impl Db {
         let work = self.within_transaction(name, mode, f, Arc::clone(progress));
         let result = match rt::within(left, work).await {
             Ok(result) => result,
-            // The future is gone, and with it the connection (`Drop for Tx`). A COMMIT on its way may still happen, on SQLite
-            // too: there it runs on the driver's thread.
+            // The future is gone, and with it the connection (`Drop for Tx`). A COMMIT on its way may still happen.
             Err(rt::Elapsed) if progress.commit_sent.load(Ordering::Acquire) => Err(TxError::Unknown),
             Err(rt::Elapsed) => Err(TxError::Down(Down::Deadline)),
         };
@@ -374,46 +446,27 @@ impl Db {
     where
         F: for<'t> Fn(&'t mut Tx) -> TxFuture<'t, T> + Send + Sync,
     {
-        let dialect = self.dialect();
-        let conn = match mode {
-            Mode::Write | Mode::Autocommit => self.acquire_writer(name).await?,
-            Mode::Read => self.acquire_reader().await?,
-        };
+        let conn = self.acquire(name).await?;
         progress.acquired.store(true, Ordering::Release);
-        let mut tx = Tx {
-            conn: Some(conn),
-            dialect,
-            now: None,
-            locks: LockOrder::default(),
-            notes: Vec::new(),
-            progress,
-            begins: (dialect, mode) == (Dialect::OceanBase, Mode::Write),
-            last: None,
-        };
-        if (dialect, mode) == (Dialect::OceanBase, Mode::Autocommit) {
+        let mut tx = Tx::on(conn);
+        tx.progress = progress;
+        tx.begins = mode == Mode::Write;
+        if mode == Mode::Autocommit {
             return tx.one_by_one(f).await;
         }
-        if let Some(begin) = begin(dialect, mode).filter(|_| !tx.begins) {
-            tx.raw(begin).await?;
-        }
-        let result = match self.check_term(&mut tx, mode).await {
-            Ok(()) => f(&mut tx).await,
-            Err(error) => Err(error),
-        };
+        let result = f(&mut tx).await;
         match result {
             // The connection is gone; a ROLLBACK would only wait for an answer.
             Err(error @ TxError::Down(Down::Connection)) => Err(error),
             // Reads there are statements of their own: at read-committed a transaction around them shows nothing more.
-            result if begin(dialect, mode).is_none() => {
+            result if mode == Mode::Read => {
                 tx.give_back();
                 result
             }
             Ok(value) => {
                 fail_point(name, ".before_commit");
                 tx.commit().await?;
-                if let Some(metrics) = self.metrics() {
-                    notes::count(metrics, std::mem::take(&mut tx.notes));
-                }
+                self.count(std::mem::take(&mut tx.notes));
                 fail_point(name, ".after_commit");
                 Ok(value)
             }
@@ -423,30 +476,6 @@ impl Db {
             }
         }
     }
-
-    /// On SQLite every write proves that this process still owns the file.
-    async fn check_term(&self, tx: &mut Tx, mode: Mode) -> Result<(), TxError> {
-        let (Some(term), Mode::Write | Mode::Autocommit) = (self.term(), mode) else {
-            return Ok(());
-        };
-        let sql = "-- leases.term\nSELECT fence FROM pc_scheduler_leases WHERE lease_name = 'single-node-runtime'";
-        let stored = tx.fetch_opt(sql, &[]).await?.map(|row| row.int("fence")).transpose()?;
-        if stored == Some(term.to_row()) {
-            Ok(())
-        } else {
-            Err(TxError::Fenced(FenceLost::Term))
-        }
-    }
-}
-
-fn begin(dialect: Dialect, mode: Mode) -> Option<&'static str> {
-    match (dialect, mode) {
-        (Dialect::OceanBase, Mode::Write) => Some("START TRANSACTION"),
-        (Dialect::OceanBase, Mode::Read | Mode::Autocommit) => None,
-        // Taken at once: a deferred transaction that upgrades late fails with a stale snapshot instead of waiting.
-        (Dialect::Sqlite, Mode::Write | Mode::Autocommit) => Some("BEGIN IMMEDIATE"),
-        (Dialect::Sqlite, Mode::Read) => Some("BEGIN"),
-    }
 }
 
 /// A named point at which a crash test stops the process; nothing in shipped builds.
@@ -454,16 +483,7 @@ fn begin(dialect: Dialect, mode: Mode) -> Option<&'static str> {
     not(feature = "failpoints"),
     expect(unused_variables, reason = "the point exists only in test builds")
 )]
-fn fail_point(name: TxName, point: &str) {
+pub(crate) fn fail_point(name: TxName, point: &str) {
     #[cfg(feature = "failpoints")]
     fail::fail_point!(&format!("{}{point}", name.label()));
-}
-
-/// Turns "all connections busy" of the pool into its own error.
-pub(crate) fn acquire_error(dialect: Dialect, error: &sqlx::Error) -> TxError {
-    match classify(dialect, error) {
-        TxError::Down(Down::Other(_)) => TxError::Down(Down::Connection),
-        TxError::Constraint | TxError::Corrupt(_) => TxError::Busy(Busy::Pool),
-        other => other,
-    }
 }

@@ -5,14 +5,16 @@
 
 use std::path::Path;
 
-use sqlx::{Connection as _, SqliteConnection};
+use rusqlite::{Connection, params};
 
 use crate::store::conn::Dialect;
+use crate::store::error::sqlite;
+use crate::store::local::directory;
 use crate::store::migrate::plan::{Refusal, Step, plan};
 use crate::store::migrate::revisions::{BOOTSTRAP, Statement};
 use crate::store::migrate::{MigrateError, Observer, Progress, announce};
 use crate::store::schema::ddl::Catalog;
-use crate::store::schema::read::{connect_sqlite, found_sqlite, sqlite};
+use crate::store::schema::read::{connect_sqlite, found_sqlite};
 
 const RECORD: &str = "-- schema_revisions.record
 INSERT INTO pc_schema_revisions
@@ -25,35 +27,35 @@ VALUES ('schema-migration', NULL, 1, NULL, CAST(unixepoch('subsec') * 1000000 AS
 ON CONFLICT (lease_name) DO UPDATE SET fence = fence + 1, updated_at = excluded.updated_at";
 
 /// Applies every step that is to do.
-pub(super) async fn apply(path: &Path, observer: Observer<'_>) -> Result<(), MigrateError> {
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+pub(super) fn apply(path: &Path, observer: Observer<'_>) -> Result<(), MigrateError> {
+    if let Some(directory) = directory(path) {
         std::fs::create_dir_all(directory).map_err(|_| MigrateError::Directory)?;
     }
-    let mut conn = connect_sqlite(path, true).await?;
-    let result = steps(&mut conn, observer).await;
+    let conn = connect_sqlite(path, true)?;
+    let result = steps(&conn, observer);
     // Closing rolls back what an error left open.
-    let closed = conn.close().await.map_err(|error| sqlite(&error).into());
+    let closed = conn.close().map_err(|(_, error)| sqlite(&error).into());
     result.and(closed)
 }
 
-async fn steps(conn: &mut SqliteConnection, observer: Observer<'_>) -> Result<(), MigrateError> {
+fn steps(conn: &Connection, observer: Observer<'_>) -> Result<(), MigrateError> {
     loop {
-        raw(conn, "BEGIN IMMEDIATE").await?;
+        raw(conn, "BEGIN IMMEDIATE")?;
         // Read again in each transaction: another migrator may have done it meanwhile.
-        let found = found_sqlite(conn).await?;
+        let found = found_sqlite(conn)?;
         let Some(step) = plan(Dialect::Sqlite, &found)?.steps.first().copied() else {
-            return raw(conn, "ROLLBACK").await;
+            return raw(conn, "ROLLBACK");
         };
         for statement in BOOTSTRAP.statements(Dialect::Sqlite) {
             let object = Catalog::default()
                 .apply(statement.sql)
                 .map_err(|_| Refusal::Statement { file: statement.file })?;
             if !found.catalog.holds(&object) {
-                run(conn, *statement).await?;
+                run(conn, *statement)?;
             }
         }
-        revision(conn, &step, observer).await?;
-        raw(conn, "COMMIT").await?;
+        revision(conn, &step, observer)?;
+        raw(conn, "COMMIT")?;
         observer(Progress::Completed {
             revision: step.revision.number,
             name: step.revision.name,
@@ -61,7 +63,7 @@ async fn steps(conn: &mut SqliteConnection, observer: Observer<'_>) -> Result<()
     }
 }
 
-async fn revision(conn: &mut SqliteConnection, step: &Step, observer: Observer<'_>) -> Result<(), MigrateError> {
+fn revision(conn: &Connection, step: &Step, observer: Observer<'_>) -> Result<(), MigrateError> {
     let statements = step.revision.statements(Dialect::Sqlite);
     if step.begun {
         return Err(MigrateError::Refused(Refusal::HalfApplied {
@@ -71,29 +73,28 @@ async fn revision(conn: &mut SqliteConnection, step: &Step, observer: Observer<'
     }
     for (at, statement) in statements.iter().enumerate() {
         announce(observer, Dialect::Sqlite, step.revision, at);
-        run(conn, *statement).await?;
+        run(conn, *statement)?;
     }
-    sqlx::query(RECORD)
-        .bind(step.revision.number)
-        .bind(step.revision.name)
-        .bind(step.revision.checksum(Dialect::Sqlite))
-        .bind(step.revision.oldest_reader)
-        .bind(i64::try_from(statements.len()).unwrap_or(i64::MAX))
-        .execute(&mut *conn)
-        .await
-        .map_err(|error| sqlite(&error))?;
-    raw(conn, COUNT_HOLDER).await
+    let row = params![
+        step.revision.number,
+        step.revision.name,
+        step.revision.checksum(Dialect::Sqlite),
+        step.revision.oldest_reader,
+        i64::try_from(statements.len()).unwrap_or(i64::MAX),
+    ];
+    conn.execute(RECORD, row).map_err(|error| sqlite(&error))?;
+    raw(conn, COUNT_HOLDER)
 }
 
-async fn run(conn: &mut SqliteConnection, statement: Statement) -> Result<(), MigrateError> {
-    let done = sqlx::raw_sql(statement.sql).execute(conn).await;
-    done.map(|_| ()).map_err(|error| MigrateError::Statement {
-        file: statement.file,
-        error: sqlite(&error),
-    })
+fn run(conn: &Connection, statement: Statement) -> Result<(), MigrateError> {
+    // SQLite keeps the text of a definition as it came.
+    conn.execute_batch(statement.sql.trim_end())
+        .map_err(|error| MigrateError::Statement {
+            file: statement.file,
+            error: sqlite(&error),
+        })
 }
 
-async fn raw(conn: &mut SqliteConnection, sql: &'static str) -> Result<(), MigrateError> {
-    let done = sqlx::raw_sql(sql).execute(conn).await;
-    done.map(|_| ()).map_err(|error| sqlite(&error).into())
+fn raw(conn: &Connection, sql: &'static str) -> Result<(), MigrateError> {
+    conn.execute_batch(sql).map_err(|error| sqlite(&error).into())
 }

@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::OpenFlags;
 use sqlx::mysql::MySqlConnectOptions;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, Row as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, Row as _};
 
 use crate::rt;
 use crate::store::conn::Dialect;
-use crate::store::error::{Down, TxError, classify, corrupt};
+use crate::store::error::{Down, TxError, classify, corrupt, sqlite};
 use crate::store::migrate::plan::{Found, StoredRevision};
 use crate::store::schema::ddl::{Catalog, Table};
 use crate::store::url::DatabaseUrl;
@@ -43,10 +43,7 @@ pub(crate) async fn found(url: &DatabaseUrl) -> Result<(Dialect, Found), TxError
             if !path.exists() {
                 return Ok((Dialect::Sqlite, Found::default()));
             }
-            let mut conn = connect_sqlite(path, false).await?;
-            let found = found_sqlite(&mut conn).await;
-            let _ = conn.close().await;
-            Ok((Dialect::Sqlite, found?))
+            Ok((Dialect::Sqlite, found_sqlite(&connect_sqlite(path, false)?)?))
         }
     }
 }
@@ -64,15 +61,16 @@ pub(crate) async fn connect_oceanbase(options: &MySqlConnectOptions) -> Result<M
     Ok(conn)
 }
 
-pub(crate) async fn connect_sqlite(path: &Path, create: bool) -> Result<SqliteConnection, TxError> {
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(create)
-        .foreign_keys(true)
-        .busy_timeout(SQLITE_BUSY_WAIT);
-    SqliteConnection::connect_with(&options)
-        .await
-        .map_err(|error| sqlite(&error))
+pub(crate) fn connect_sqlite(path: &Path, create: bool) -> Result<rusqlite::Connection, TxError> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
+    let open = || {
+        let conn = rusqlite::Connection::open_with_flags(path, flags)?;
+        conn.busy_timeout(SQLITE_BUSY_WAIT)?;
+        conn.execute_batch("PRAGMA foreign_keys = ON")?;
+        Ok(conn)
+    };
+    open().map_err(|error| sqlite(&error))
 }
 
 pub(crate) async fn found_oceanbase(conn: &mut MySqlConnection) -> Result<Found, TxError> {
@@ -112,30 +110,32 @@ WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND LEFT(table_nam
     Ok(found)
 }
 
-pub(crate) async fn found_sqlite(conn: &mut SqliteConnection) -> Result<Found, TxError> {
-    let fail = |error: sqlx::Error| sqlite(&error);
+pub(crate) fn found_sqlite(conn: &rusqlite::Connection) -> Result<Found, TxError> {
+    let fail = |error: rusqlite::Error| sqlite(&error);
     // The tables in which FTS5 keeps an index are its own affair.
     let sql = "-- schema.objects
 SELECT name, sql FROM sqlite_master
 WHERE sql IS NOT NULL AND substr(tbl_name, 1, 3) = 'pc_'
   AND name NOT IN (SELECT name FROM pragma_table_list WHERE type = 'shadow')
 ORDER BY type <> 'table', rowid";
-    let rows = sqlx::query(sql).fetch_all(&mut *conn).await.map_err(fail)?;
     let mut found = Found::default();
-    for row in rows {
-        let name: String = row.try_get("name").map_err(fail)?;
-        let shown: String = row.try_get("sql").map_err(fail)?;
-        add(&mut found.catalog, name, &shown);
+    let mut statement = conn.prepare(sql).map_err(fail)?;
+    let mut rows = statement.query([]).map_err(fail)?;
+    while let Some(row) = rows.next().map_err(fail)? {
+        let shown: String = row.get("sql").map_err(fail)?;
+        add(&mut found.catalog, row.get("name").map_err(fail)?, &shown);
     }
     if found.catalog.tables.contains_key("pc_schema_revisions") {
-        for row in sqlx::query(REVISIONS).fetch_all(&mut *conn).await.map_err(fail)? {
+        let mut statement = conn.prepare(REVISIONS).map_err(fail)?;
+        let mut rows = statement.query([]).map_err(fail)?;
+        while let Some(row) = rows.next().map_err(fail)? {
             found.revisions.push(stored(
-                row.try_get("revision").map_err(fail)?,
-                row.try_get("name").map_err(fail)?,
-                row.try_get("checksum").map_err(fail)?,
-                row.try_get("oldest_reader").map_err(fail)?,
-                row.try_get("completed").map_err(fail)?,
-                row.try_get("statements_done").map_err(fail)?,
+                row.get("revision").map_err(fail)?,
+                row.get("name").map_err(fail)?,
+                row.get("checksum").map_err(fail)?,
+                row.get("oldest_reader").map_err(fail)?,
+                row.get("completed").map_err(fail)?,
+                row.get("statements_done").map_err(fail)?,
             )?);
         }
     }
@@ -168,9 +168,5 @@ fn stored(
 }
 
 pub(crate) fn oceanbase(error: &sqlx::Error) -> TxError {
-    classify(Dialect::OceanBase, error)
-}
-
-pub(crate) fn sqlite(error: &sqlx::Error) -> TxError {
-    classify(Dialect::Sqlite, error)
+    classify(error)
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Tx, report, statement_name};
-use crate::store::error::{TxError, corrupt};
+use crate::store::error::{DriverError, TxError, corrupt};
 use crate::store::packet::{Answer, Packet, Touches};
 
 /// A statement of a packet that waits for a lock keeps a thread of the server, because the rest of its text waits with it; and
@@ -36,9 +36,8 @@ impl Tx {
     }
 
     async fn send(&mut self, packet: &Packet, before: &'static str, ahead: usize) -> Result<Vec<Answer>, TxError> {
-        let dialect = self.dialect;
         let sent = self.conn().packet(packet.text(before, "")).await;
-        let answers = sent.map_err(|(at, error)| report(dialect, packet.name(at.saturating_sub(ahead)), &error))?;
+        let answers = sent.map_err(|(at, error)| report(packet.name(at.saturating_sub(ahead)), &error))?;
         if answers.len() == packet.statements() + ahead {
             Ok(answers)
         } else {
@@ -71,7 +70,6 @@ impl Tx {
         if !std::mem::take(&mut self.begins) {
             return Ok(());
         }
-        let dialect = self.dialect;
         let sql = if self.conn().set_short_waits(false) {
             BEGIN_LONG
         } else {
@@ -80,33 +78,31 @@ impl Tx {
         self.conn()
             .raw(sql)
             .await
-            .map_err(|error| report(dialect, "-- tx.begin", &error))
+            .map_err(|error| report("-- tx.begin", &error))
     }
 
     /// Lets statements outside of a transaction wait for locks as long as they must.
     pub(super) async fn wait_long(&mut self) -> Result<(), TxError> {
-        let dialect = self.dialect;
         if !self.conn().set_short_waits(false) {
             return Ok(());
         }
         self.conn()
             .raw(WAIT_LONG)
             .await
-            .map_err(|error| report(dialect, "-- tx.waits", &error))
+            .map_err(|error| report("-- tx.waits", &error))
     }
 
     pub(super) async fn commit_with(&mut self, last: &Last) -> Result<(), TxError> {
-        let dialect = self.dialect;
         let (begin, ahead) = self.take_begin();
         self.progress.commit_sent.store(true, Ordering::Release);
         let text = last.packet.text(begin, ";\nCOMMIT");
         let answers = match self.conn().packet(text).await {
             Ok(answers) => answers,
             // A statement before COMMIT was refused, and the server stopped there.
-            Err((at, error @ sqlx::Error::Database(_))) if at < last.touches.len() + ahead => {
+            Err((at, error @ DriverError::OceanBase(sqlx::Error::Database(_)))) if at < last.touches.len() + ahead => {
                 self.progress.commit_sent.store(false, Ordering::Release);
                 self.rollback().await;
-                return Err(report(dialect, last.packet.name(at.saturating_sub(ahead)), &error));
+                return Err(report(last.packet.name(at.saturating_sub(ahead)), &error));
             }
             Err(_) => return Err(TxError::Unknown),
         };
