@@ -22,4 +22,5 @@ mod statements;
 mod supervise_admit;
 mod supervise_kit;
 mod supervise_scan;
+mod upkeep;
 mod usage;

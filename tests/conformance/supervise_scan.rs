@@ -1,16 +1,20 @@
 //! The Supervisor as it runs: schedules, scans, room, successors, and what it finds again.
 
-use powercontext::ledger::Ended;
+use powercontext::families::maintenance;
+use powercontext::ledger::{Claim, Done, Ended, KindSpec, Kinds, Ledger};
+use powercontext::rt;
 use powercontext::store::modes::TermLength;
-use powercontext::supervisor::Leading;
+use powercontext::store::{TxName, intents};
 use powercontext::supervisor::members::Standing;
+use powercontext::supervisor::{Leading, PendingWork, Registration};
+use powercontext_core::refs::Position;
 use powercontext_core::schedule::Schedule;
 use powercontext_core::supervise::mode::{Mode, SupervisorKey};
 use powercontext_core::supervise::scan::ScanGeneration;
 use powercontext_core::time::Span;
 use powercontext_tests::wait::until;
 
-use crate::ledger_kit::{Kit, claim, on_both_engines_alone};
+use crate::ledger_kit::{Kit, LONG_LEASE, claim, on_both_engines_alone};
 use crate::supervise_kit::{LONG_TERM, Process, RARELY, WITHIN, memory, settings};
 
 on_both_engines_alone! {
@@ -25,11 +29,13 @@ on_both_engines_alone! {
     a_leader_that_stops_gives_its_lease_back,
     a_foreign_mode_does_not_lead,
     a_failed_scope_does_not_keep_others_from_being_admitted,
+    a_flood_of_requests_and_retries_leaves_one_start_in_four_to_ordinary_scopes,
+    maintenance_runs_by_its_schedule_and_again_at_once_while_something_is_left,
 }
 
 const GLOBAL: SupervisorKey = SupervisorKey::Global;
 
-fn start(ledger: &powercontext::ledger::Ledger, schedule: Schedule) -> Process {
+fn start(ledger: &Ledger, schedule: Schedule) -> Process {
     Process::start(ledger, schedule, settings(Mode::Global, LONG_TERM))
 }
 
@@ -225,5 +231,85 @@ async fn a_failed_scope_does_not_keep_others_from_being_admitted(kit: &Kit) -> a
         Ok((kit.live().await?.len() == 2).then_some(()))
     })
     .await?;
+    process.stop().await
+}
+
+async fn a_flood_of_requests_and_retries_leaves_one_start_in_four_to_ordinary_scopes(kit: &Kit) -> anyhow::Result<()> {
+    for n in 0..40 {
+        let scope = kit.scope_with_source(&format!("flood{n}")).await?;
+        kit.accepted(&scope).await?;
+    }
+    for n in 0..16 {
+        kit.scope_with_source(&format!("ordinary{n}")).await?;
+    }
+    let process = start(&kit.a, RARELY);
+    kit.live_scopes(56).await?;
+    let mut starts = Vec::new();
+    for _ in 0..32 {
+        let claimed = claim(&kit.b, 1).await?;
+        starts.extend(
+            claimed
+                .iter()
+                .map(|claimed| claimed.scope.as_str().contains("ordinary")),
+        );
+    }
+    for (at, four) in starts.chunks(4).enumerate() {
+        assert!(four.contains(&true), "starts {at}: {starts:?}");
+    }
+    process.stop().await
+}
+
+async fn maintenance_runs_by_its_schedule_and_again_at_once_while_something_is_left(kit: &Kit) -> anyhow::Result<()> {
+    let scope = maintenance::scope();
+    let spec = KindSpec::maintenance();
+    let registration = Registration {
+        work: spec.clone(),
+        prefix: "MAINTENANCE".to_owned(),
+        pending: PendingWork::System(scope.clone()),
+        ..memory(RARELY)
+    };
+    let ledger = |_: &str| {
+        let kinds = Kinds::new([memory(RARELY).work, spec.clone()]);
+        Ledger::new(kit.db().clone(), kinds, rt::member_id(), LONG_LEASE)
+    };
+    let mut raw = kit.raw().await?;
+    let ago = raw.ago(40_000);
+    let sql = format!(
+        "insert into pc_artifact_processing_binding_states (binding_name, last_schedule_checkpoint_at, updated_at)
+         values ('maintenance', {ago}, {ago})"
+    );
+    raw.execute(&sql).await?;
+    let (leader, worker) = (ledger("leader"), ledger("worker"));
+    let process = Process::with(
+        &leader,
+        vec![registration],
+        settings(Mode::Global, LONG_TERM),
+        Standing::alone(),
+    );
+    for (head_read, runs_again) in [(1, true), (0, false)] {
+        kit.live_scopes(1).await?;
+        let claim = Claim {
+            kinds: vec![(spec.kind.clone(), 1)],
+        };
+        let claimed = worker.claim(&claim).await?;
+        assert_eq!(claimed.len(), 1);
+        let done = Done {
+            write: None,
+            head_read: Position::new(head_read),
+            cursor: Position::new(0),
+            code: "cleaned",
+            result: serde_json::json!({}),
+        };
+        assert_eq!(worker.finish(&claimed[0], done).await?, Ended::Succeeded);
+        leader.signals().changed.notify_waiters();
+        if !runs_again {
+            let key = std::sync::Arc::new((spec.binding.clone(), scope.clone()));
+            let intent = kit.db().read_with(TxName::Load, &key, |tx, (binding, scope)| {
+                Box::pin(intents::get(tx, binding, scope))
+            });
+            assert!(!intent.await?.is_dirty());
+            assert!(kit.live().await?.is_empty());
+        }
+    }
     process.stop().await
 }

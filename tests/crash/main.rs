@@ -9,5 +9,6 @@ mod group;
 mod kill;
 mod kill_ends;
 mod owner;
+mod roles;
 mod shipped;
 mod story;

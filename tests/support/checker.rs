@@ -107,7 +107,7 @@ async fn read(raw: &mut Raw, binding: &str) -> anyhow::Result<Rows> {
          from pc_artifact_processing_intents i
          left join pc_source_cursors c on c.scope_id = i.scope_id and c.binding_name = i.binding_name
          left join pc_source_journal_heads h on h.scope_id = i.scope_id
-         where i.binding_name = '{binding}'"
+         where i.binding_name in ('{binding}', 'maintenance')"
     );
     for row in raw.rows(&sql).await? {
         let mut numbers = [0; 7];

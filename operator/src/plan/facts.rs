@@ -196,8 +196,7 @@ powercontext_work_queue_oldest_age_seconds{kind="a",status="queued"} 47.8
 powercontext_work_queue_oldest_age_seconds{kind="a",status="failed"} 99999
 powercontext_work_payload_version_depth{version="1"} 5
 powercontext_work_payload_version_depth{version="2"} 1
-powercontext_worker_inflight{family="memory"} 2
-powercontext_worker_inflight{family="profile"} 1
+powercontext_worker_inflight 3
 powercontext_supervisor_fence{lease="global"} 7
 powercontext_schema_revision 6
 something_else 1e9 1700000000

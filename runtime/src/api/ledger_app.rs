@@ -4,7 +4,9 @@
 //! task of its own, so a client that goes away in the middle loses nothing that was acknowledged.
 
 mod convert;
+mod gauges;
 mod health;
+mod surroundings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,9 +31,10 @@ use crate::ledger::{self, FlushRequest, Flushed, KindSpec, Ledger, PageRequest, 
 use crate::store::acts::Actor;
 use crate::store::rates::{self, Charge};
 use crate::store::{TxError, TxName, cursors, sources};
-use crate::telemetry::metrics::QueueDepth;
 use crate::telemetry::trace::Parent;
 use convert::{edit_error, flush_error, operation_view, operator_error, tx_error};
+
+pub use surroundings::{InFlight, Surroundings};
 
 /// The application of a process that holds a ledger.
 pub struct LedgerApp {
@@ -39,17 +42,30 @@ pub struct LedgerApp {
     waiters: Waiters,
     memory: KindSpec,
     provider: Option<Arc<Readiness>>,
+    around: Surroundings,
 }
 
 impl LedgerApp {
     /// An application; `provider` is the model of this process, `None` where no model is configured.
-    pub fn new(ledger: Ledger, waiters: Waiters, memory: KindSpec, provider: Option<Arc<Readiness>>) -> Self {
+    pub fn new(
+        ledger: Ledger,
+        waiters: Waiters,
+        memory: KindSpec,
+        provider: Option<Arc<Readiness>>,
+        around: Surroundings,
+    ) -> Self {
         Self {
             ledger,
             waiters,
             memory,
             provider,
+            around,
         }
+    }
+
+    /// Whether what is captured is extracted: here, or by Workers elsewhere.
+    fn extracts(&self) -> bool {
+        self.provider.is_some() || self.around.is_distributed()
     }
 
     /// Cursor and journal head of a scope's Memory.
@@ -113,10 +129,13 @@ impl App for LedgerApp {
         };
         let new = ledger::NewSource::native(source.scope_id, reference.clone(), source.content, source.metadata);
         match ledger::capture(self.ledger.db(), new).await {
-            Ok(captured) => Ok(Captured {
-                source: reference,
-                position: captured.position,
-            }),
+            Ok(captured) => {
+                self.ledger.signals().pending.notify_waiters();
+                Ok(Captured {
+                    source: reference,
+                    position: captured.position,
+                })
+            }
             Err(ledger::CaptureError::Conflict) => Err(AppError::SourceConflict),
             Err(ledger::CaptureError::Tx(error)) => Err(tx_error(error)),
         }
@@ -128,7 +147,7 @@ impl App for LedgerApp {
         scope_id: &ScopeId,
         parent: Option<Parent>,
     ) -> Result<FlushStart, AppError> {
-        if self.provider.is_none() {
+        if !self.extracts() {
             let (cursor, head) = self.pending(scope_id).await.map_err(tx_error)?;
             return if head <= cursor {
                 self.idle(scope_id, cursor).await
@@ -321,30 +340,22 @@ impl App for LedgerApp {
     }
 
     async fn readiness(&self) -> Vec<Check> {
-        health::checks(&self.ledger, self.provider.as_deref()).await
+        health::checks(&self.ledger, self.provider.as_deref(), &self.around).await
     }
 
     async fn refresh_gauges(&self) {
         let Some(metrics) = self.ledger.db().metrics() else {
             return;
         };
-        match self.ledger.depths().await {
-            Ok((now, depths)) => metrics.set_depths(depths.iter().map(|depth| QueueDepth {
-                kind: &depth.kind,
-                status: &depth.status,
-                items: depth.items,
-                oldest_age: now.since(depth.oldest),
-            })),
-            Err(error) => tracing::warn!(error = %error, "the depth of the queue could not be read for a scrape"),
-        }
-        metrics.set_ready(health::is_ready(&self.ledger).await);
+        gauges::refresh(&self.ledger, &self.around, metrics).await;
+        metrics.set_ready(health::is_ready(&self.ledger, &self.around).await);
     }
 
     async fn capabilities(&self) -> Result<Capabilities, AppError> {
         Ok(Capabilities {
             source_types: vec!["content"],
             artifact_families: vec!["memory"],
-            memory_extraction: self.provider.is_some(),
+            memory_extraction: self.extracts(),
             experience_generation: false,
             managed_skill_generation: false,
             external_skill_registry: false,

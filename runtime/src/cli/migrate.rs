@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use powercontext_core::time::Span;
 
-use super::{Exit, MigrateArgs, Output, Streams, database_url, load, start_log};
+use super::{Exit, MigrateArgs, Output, Streams, database_url, load_database, start_log};
 use crate::store::migrate::revisions::TARGET;
 use crate::store::migrate::{Code, Mode, Progress, Report, migrate};
 
@@ -18,7 +18,7 @@ pub(super) async fn run(args: MigrateArgs, env: BTreeMap<String, String>, stream
     } else {
         Mode::Apply { wait: WAIT }
     };
-    let settings = match load(env, args.file, Vec::new()) {
+    let settings = match load_database(env, args.file) {
         Ok(settings) => settings,
         Err(faults) => {
             let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();

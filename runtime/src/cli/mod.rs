@@ -1,14 +1,17 @@
-//! The command line: `powercontext server run|migrate|config` and `powercontext dev model|demo`.
+//! The command line: `powercontext server run|migrate|config|switch-mode|work` and `powercontext dev model|demo`.
 //!
 //! Exit codes are the same everywhere: 0 done, 1 refused (what, where, what to do stands on standard error), 2 wrong
 //! arguments or settings, and for `server migrate` 3 when trying again later can help. Settings come from flags, the
 //! environment, which `main` alone reads, and the env file.
 
+mod database;
 mod migrate;
 mod refusal;
 mod server;
 mod show;
 mod signals;
+mod switch_mode;
+mod work;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -92,6 +95,11 @@ enum ServerCommand {
     Migrate(MigrateArgs),
     /// Show the settings that hold with secrets hidden, or tell every fault
     Config(ConfigArgs),
+    /// Change how supervision is organised, while the Schedulers are down
+    SwitchMode(switch_mode::SwitchModeArgs),
+    /// Show, retry or cancel work in the database, internal work included
+    #[command(subcommand)]
+    Work(work::WorkCommand),
 }
 
 #[derive(Debug, Args)]
@@ -196,6 +204,8 @@ impl Cli {
             Command::Server(ServerCommand::Run(args)) => server::run(args, env, streams).await,
             Command::Server(ServerCommand::Migrate(args)) => migrate::run(args, env, streams).await,
             Command::Server(ServerCommand::Config(args)) => show::run(args, env, streams),
+            Command::Server(ServerCommand::SwitchMode(args)) => switch_mode::run(args, env, streams).await,
+            Command::Server(ServerCommand::Work(command)) => work::run(command, env, streams).await,
             Command::Dev(command) => dev(command, streams).await,
             Command::WorkerChild(args) => child(&args, streams).await,
         }
@@ -241,6 +251,11 @@ async fn child(args: &ChildArgs, streams: &mut Streams<'_>) -> Exit {
 
 fn load(env: BTreeMap<String, String>, file: FileArgs, flags: Vec<Flag>) -> Result<Settings, Vec<ConfigFault>> {
     config::load(sources(env, file, flags))
+}
+
+/// The settings of a command that needs the database and runs no role.
+fn load_database(env: BTreeMap<String, String>, file: FileArgs) -> Result<Settings, Vec<ConfigFault>> {
+    config::load_for(sources(env, file, Vec::new()), config::Purpose::Database)
 }
 
 fn sources(env: BTreeMap<String, String>, file: FileArgs, flags: Vec<Flag>) -> Sources {

@@ -12,12 +12,26 @@ pub(super) fn failed(error: &dyn std::error::Error, streams: &mut Streams<'_>) -
     Exit::Refused
 }
 
+/// Tells why a command on the host could not open the database.
+pub(super) fn command(error: &RoleError, database: &DatabaseUrl, streams: &mut Streams<'_>) {
+    streams.complain(format_args!("The database was not opened: {error}."));
+    streams.complain(format_args!("Where: {database:?}."));
+    streams.complain(format_args!("What to do: {}.", advice(error)));
+}
+
 /// Tells why the server did not start, or stopped by itself.
 pub(super) fn role(error: &RoleError, database: Option<&DatabaseUrl>, streams: &mut Streams<'_>) -> Exit {
     let what = match error {
         RoleError::LostLease => "The server stopped",
         _ => "The server did not start",
     };
+    if let RoleError::Refused { reasons } = error {
+        streams.complain("The server did not start:");
+        for reason in reasons {
+            streams.complain(format_args!("- {reason}."));
+        }
+        return Exit::BadConfiguration;
+    }
     streams.complain(format_args!("{what}: {error}."));
     let elsewhere = matches!(
         error,
@@ -36,6 +50,7 @@ pub(super) fn role(error: &RoleError, database: Option<&DatabaseUrl>, streams: &
 fn advice(error: &RoleError) -> &'static str {
     match error {
         RoleError::Url(_) => "correct POWERCONTEXT_SERVER_DATABASE_URL",
+        RoleError::Refused { .. } => "correct each of them",
         RoleError::Model(_) => "correct the POWERCONTEXT_SERVER_INFERENCE_GENERATION_ settings",
         RoleError::Tracing(_) => {
             "correct the OTEL_EXPORTER_OTLP_ variables, or set POWERCONTEXT_SERVER_TRACING_ENABLED to false"

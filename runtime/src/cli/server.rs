@@ -17,7 +17,11 @@ pub(super) async fn run(args: RunArgs, env: BTreeMap<String, String>, streams: &
         Ok(shutdown) => shutdown,
         Err(error) => return refusal::failed(&error, streams),
     };
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), role = "all", "starting");
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        role = settings.deployment.role.as_str(),
+        "starting"
+    );
     let place = database_url(&settings.database.location).ok();
     match roles::run(settings, shutdown).await {
         Ok(()) => {

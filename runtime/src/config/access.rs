@@ -33,10 +33,11 @@ pub struct AccessSettings {
 type Access = (AccessSettings, bool);
 
 /// Both, each with its own faults.
-pub(super) fn reach(r: &mut Reader) -> (Result<HttpSettings, Refused>, Result<Access, Refused>) {
+pub(super) fn reach(r: &mut Reader, has_content: bool) -> (Result<HttpSettings, Refused>, Result<Access, Refused>) {
     let host = r.get(&keys::HTTP_HOST);
     let port = r.get(&keys::HTTP_PORT);
-    let access = access(r, host.as_ref().ok());
+    // A port that shows health and metrics alone may be reached by anybody.
+    let access = access(r, host.as_ref().ok().filter(|_| has_content));
     (http(host, port), access)
 }
 

@@ -3,6 +3,7 @@
 //! What a rule keeps hidden is hidden here, whatever its value. A setting that nobody set and that has no default of its
 //! own shows what follows for it from the others, where something does.
 
+use super::deployment::DeploymentMode;
 use super::fault::Origin;
 use super::keys::{self, Default, Documented, GROUPS};
 use super::names::{DatabaseKind, DatabaseLocation};
@@ -82,7 +83,15 @@ fn derived(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut derived = vec![
         (keys::DATABASE_KIND.name, kind.to_owned()),
         (keys::WORKER_CONCURRENCY.name, settings.worker.concurrency.to_string()),
+        (keys::DEPLOYMENT_ROLE.name, settings.deployment.role.to_string()),
     ];
+    let mode = match settings.deployment.mode {
+        DeploymentMode::SingleNode => "single_node",
+        DeploymentMode::Distributed => "distributed",
+    };
+    derived.push((keys::DEPLOYMENT_MODE.name, mode.to_owned()));
+    let cap = settings.memory.workers_max.map(|cap| cap.to_string());
+    derived.extend(cap.map(|cap| (keys::RUNTIME_MEMORY_MAX_WORKERS.name, cap)));
     if let DatabaseLocation::Sqlite(path) = &settings.database.location {
         derived.push((keys::DATABASE_URL.name, format!("sqlite at {}", path.display())));
     }

@@ -6,8 +6,12 @@
 use std::borrow::Cow;
 
 use super::generation::{BaseUrl, Headers, Model, ModelSettings};
+use powercontext_core::supervise::member::Role;
+use powercontext_core::supervise::mode::Mode;
+
+use super::deployment::DeploymentMode;
 use super::names::{DatabaseKind, ExtractionProfile, Folder, Host, Location, LogFormat};
-use super::rule::{Flag, Ignored, Label, Millis, OneOf, Rule, Seconds, Secret, Whole};
+use super::rule::{Flag, Ignored, Label, Millis, NO_PROCESSOR, NoProcessor, OneOf, Rule, Seconds, Secret, Whole};
 use super::spans::{Collector, CollectorHeaders};
 
 /// Prefix of all variables of the server but the few that other programs share.
@@ -96,6 +100,8 @@ use self::Default::{Text, Unset};
 /// Longest time that any setting may name, in seconds: a day.
 const DAY: u64 = 86_400;
 const DAY_MS: u64 = DAY * 1000;
+/// Longest pause between two checks of a family, in milliseconds: 31 days.
+const MONTH_MS: u64 = 31 * DAY_MS;
 
 const LEVELS: &[(&str, tracing::Level)] = &[
     ("TRACE", tracing::Level::TRACE),
@@ -143,29 +149,25 @@ keys! {
         }, Unset("what `DATABASE_URL` names");
         /// The database. May hold a password and is never shown.
         DATABASE_URL: Location = Location, Unset("powercontext.db in the data folder");
-        /// Most connections to OceanBase. SQLite has one writer and a few readers whatever this says.
-        DATABASE_POOL_SIZE: Whole = Whole(4..=1000), Text("16");
+        /// Most connections to OceanBase, at least 4 where clients are served and for `background`. One more is kept for heartbeats. SQLite has one writer and a few readers whatever this says.
+        DATABASE_POOL_SIZE: Whole = Whole(2..=1000), Text("16");
         /// Data folder: where the SQLite file stands when `DATABASE_URL` is unset.
         HOME as "POWERCONTEXT_HOME": Folder = Folder, Unset("`$XDG_DATA_HOME/powercontext`, or `$HOME/.local/share/powercontext`");
     }
     "Deployment" {
-        /// Whether one process does everything.
-        DEPLOYMENT_MODE: OneOf<()> = OneOf {
-            names: &[("single_node", ())],
-            any_case: false,
-            refused: &[("distributed", "arrives with distributed roles; this release runs single_node only")],
-        }, Text("single_node");
-        /// What this process does.
-        DEPLOYMENT_ROLE: OneOf<()> = OneOf {
-            names: &[("all", ())],
-            any_case: false,
-            refused: &[
-                ("api", DISTRIBUTED_ROLE),
-                ("scheduler", DISTRIBUTED_ROLE),
-                ("worker", DISTRIBUTED_ROLE),
-                ("background", DISTRIBUTED_ROLE),
-            ],
-        }, Text("all");
+        /// Whether one process does everything, or several share the work over OceanBase.
+        DEPLOYMENT_MODE: OneOf<DeploymentMode> = one_of(&[
+            ("single_node", DeploymentMode::SingleNode),
+            ("distributed", DeploymentMode::Distributed),
+        ]), Unset("single_node, or distributed where `RUNTIME_ARTIFACT_PROCESSING_ROLE` names a role");
+        /// What this process does. A single node does everything.
+        DEPLOYMENT_ROLE: OneOf<Role> = one_of(&[
+            ("all", Role::All),
+            ("api", Role::Api),
+            ("scheduler", Role::Scheduler),
+            ("worker", Role::Worker),
+            ("background", Role::Background),
+        ]), Unset("all; a distributed deployment needs one of the others");
         /// Name of the deployment, a label only.
         DEPLOYMENT_ID: Label = Label { chars_max: 128 }, Text("local");
         /// Name of what all replicas must have in common.
@@ -174,14 +176,24 @@ keys! {
         SCHEDULER_PATH: Ignored = Ignored, Unset("nothing");
     }
     "Coordination" {
-        /// How long a process that stopped renewing still counts as alive: on OceanBase a start waits for it.
+        /// How long a process that stopped renewing still counts as alive: on OceanBase the start of a single node waits for it.
         COORDINATION_MEMBER_TTL_SECONDS: Seconds = Seconds(3..=DAY), Text("30");
         /// How often a process says that it is alive. Three times it is at most the TTL.
         COORDINATION_MEMBER_HEARTBEAT_SECONDS: Seconds = Seconds(1..=DAY), Text("10");
+        /// How long a leader that stopped renewing keeps its term. On SQLite, where one process owns the file, nothing expires.
+        COORDINATION_SCHEDULER_LEASE_SECONDS: Seconds = Seconds(3..=DAY), Text("30");
+        /// How often a leader renews its term. Three times it is at most the lease.
+        COORDINATION_SCHEDULER_RENEW_SECONDS: Seconds = Seconds(1..=DAY), Text("10");
+        /// Scopes that a leader reads at once.
+        COORDINATION_SCAN_PAGE_SIZE: Whole = Whole(1..=100), Text("100");
+        /// Version in which payloads are written.
+        COORDINATION_EMIT_PAYLOAD_VERSION: Whole = Whole(1..=1), Text("1");
+        /// Let a distributed deployment use a server that says it is seekdb. For test rigs.
+        COORDINATION_ALLOW_SEEKDB_SERVER: Flag = Flag, Text("false");
     }
     "Worker" {
         /// Most runs at once.
-        WORKER_CONCURRENCY: Whole = Whole(1..=256), Unset("`RUNTIME_MEMORY_MAX_WORKERS`");
+        WORKER_CONCURRENCY: Whole = Whole(1..=256), Unset("`RUNTIME_MEMORY_MAX_WORKERS`; 4 in a distributed deployment");
         /// How long a claimed item is kept from others without a heartbeat. On SQLite, where one process owns the file, nothing expires.
         WORKER_LEASE_SECONDS: Seconds = Seconds(3..=DAY), Text("120");
         /// How often a running item's lease is renewed. Three times it is less than the lease.
@@ -204,6 +216,12 @@ keys! {
         OPERATIONS_MAXIMUM_WAIT_SECONDS: Seconds = Seconds(0..=30), Text("30");
         /// How often waiting flushes look at the database when nothing wakes them.
         OPERATIONS_POLL_SECONDS: Millis = Millis(1..=30_000), Text("0.2");
+        /// How long operations that have succeeded or were cancelled are kept.
+        OPERATIONS_RETENTION_DAYS: Whole = Whole(1..=36_500), Text("30");
+        /// Rows that maintenance deletes at once.
+        OPERATIONS_CLEANUP_BATCH_SIZE: Whole = Whole(1..=500), Text("500");
+        /// Pause between two clean-ups; one that leaves something over goes on at once.
+        OPERATIONS_CLEANUP_INTERVAL_SECONDS: Seconds = Seconds(1..=DAY), Text("3600");
     }
     "Runtime" {
         /// Most Sources that one run reads.
@@ -214,13 +232,46 @@ keys! {
             ("conversation", ExtractionProfile::Conversation),
         ]), Text("coding");
         /// Most Memory runs at once.
-        RUNTIME_MEMORY_MAX_WORKERS: Whole = Whole(1..=256), Text("4");
+        RUNTIME_MEMORY_MAX_WORKERS: Whole = Whole(1..=256), Unset("4; no cap in a distributed deployment");
+        /// How often Memory is extracted from what was captured by itself.
+        RUNTIME_MEMORY_SCHEDULE_SECONDS: Millis = Millis(1..=MONTH_MS), Unset("only on request");
+        /// Older name of `RUNTIME_MEMORY_SCHEDULE_SECONDS`.
+        RUNTIME_SCHEDULE_SECONDS: Millis = Millis(1..=MONTH_MS), Unset("`RUNTIME_MEMORY_SCHEDULE_SECONDS`");
         /// Longest Memory run.
         RUNTIME_MEMORY_WORKER_TIMEOUT_SECONDS: Millis = Millis(1..=DAY_MS), Text("600");
         /// Whether Memory gives up after `WORKER_MAX_ATTEMPTS`, or tries for ever with delays from 30 s to 30 min.
         RUNTIME_MEMORY_RETRY: OneOf<bool> = one_of(&[("bounded", true), ("unbounded", false)]), Text("bounded");
+        /// One Supervisor for all families, or one for each. `powercontext server switch-mode` changes the stored mode.
+        RUNTIME_ARTIFACT_PROCESSING_SUPERVISOR_MODE: OneOf<Mode> = one_of(&[
+            ("global", Mode::Global),
+            ("dedicated", Mode::Dedicated),
+        ]), Text("global");
+        /// Older name of a role: `api` or `background` without `DEPLOYMENT_MODE` means a distributed deployment with that role.
+        RUNTIME_ARTIFACT_PROCESSING_ROLE: OneOf<Role> = one_of(&[
+            ("all", Role::All),
+            ("api", Role::Api),
+            ("background", Role::Background),
+        ]), Unset("it says nothing, as `all` does");
+        /// This build has no processor for it.
+        RUNTIME_TOPIC_MEMORY_SCHEDULE_SECONDS: NoProcessor = NoProcessor, Unset("never");
+        /// This build has no processor for it.
+        RUNTIME_EXPERIENCE_SCHEDULE_SECONDS: NoProcessor = NoProcessor, Unset("never");
+        /// This build has no processor for it.
+        RUNTIME_PROFILE_SCHEDULE_ENABLED: OneOf<()> = OneOf {
+            names: &[("false", ())],
+            any_case: true,
+            refused: &[("true", NO_PROCESSOR), ("1", NO_PROCESSOR), ("yes", NO_PROCESSOR), ("on", NO_PROCESSOR)],
+        }, Text("false");
+        /// Nothing of this family is scheduled.
+        RUNTIME_SKILL_SCHEDULE_SECONDS: NoProcessor = NoProcessor, Unset("never");
+        /// Nothing of this family is scheduled.
+        RUNTIME_HANDOFF_SCHEDULE_SECONDS: NoProcessor = NoProcessor, Unset("never");
+        /// Targets of external skills on this host. A distributed deployment cannot have them; this release does nothing with them.
+        EXTERNAL_SKILLS: Ignored = Ignored, Unset("none");
     }
     "Inference" {
+        /// Whether a process of the role `api` holds the model as well. Schedulers never do.
+        INFERENCE_API_ACCESS: Flag = Flag, Text("false");
         /// The model that generates. Without one, work is admitted and waits.
         INFERENCE_GENERATION_MODEL: Model = Model, Unset("no model");
         /// Address of its provider, up to and including the version.
@@ -261,8 +312,6 @@ keys! {
         OTEL_SERVICE_NAME as "OTEL_SERVICE_NAME": Label = Label { chars_max: 128 }, Text("powercontext");
     }
 }
-
-const DISTRIBUTED_ROLE: &str = "arrives with distributed roles; a single node does everything";
 
 /// Where user data belongs, as the desktop says; read from the environment only and no settings of ours.
 pub(super) const DATA_HOME: &str = "XDG_DATA_HOME";

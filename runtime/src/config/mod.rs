@@ -6,6 +6,7 @@
 //! is refused, never the value, which may be a secret.
 
 mod access;
+mod deployment;
 mod effective;
 mod env_file;
 mod example;
@@ -24,6 +25,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use access::{AccessSettings, HttpSettings};
+pub use deployment::{DeploymentMode, DeploymentSettings, MaintenanceSettings, Purpose, SupervisionSettings};
 pub use effective::{Effective, Shown};
 pub use example::example;
 pub use fault::{ConfigFault, Origin};
@@ -33,8 +35,8 @@ pub use names::{DatabaseLocation, ExtractionProfile, LogFormat};
 pub use notice::Notice;
 pub use reference::reference;
 pub use settings::{
-    CoordinationSettings, DatabaseSettings, DeploymentSettings, LoggingSettings, MemorySettings, OperationsSettings,
-    Settings, WorkerSettings,
+    CoordinationSettings, DatabaseSettings, LoggingSettings, MemorySettings, OperationsSettings, Settings,
+    WorkerSettings,
 };
 pub use spans::TracingSettings;
 
@@ -94,7 +96,15 @@ pub struct Sources {
 /// # Errors
 /// All faults; never empty.
 pub fn load(sources: Sources) -> Result<Settings, Vec<ConfigFault>> {
-    settings::check(reader(sources))
+    load_for(sources, Purpose::Role)
+}
+
+/// [`load`] for a purpose that may need less than a role does.
+///
+/// # Errors
+/// All faults; never empty.
+pub fn load_for(sources: Sources, purpose: Purpose) -> Result<Settings, Vec<ConfigFault>> {
+    settings::check(reader(sources), purpose)
 }
 
 /// Reads and checks every setting, and says of each what holds and where that came from, in the order of the reference.
@@ -104,7 +114,7 @@ pub fn load(sources: Sources) -> Result<Settings, Vec<ConfigFault>> {
 pub fn load_and_show(sources: Sources) -> Result<(Settings, Vec<Effective>), Vec<ConfigFault>> {
     let reader = reader(sources);
     let given = effective::given(&reader);
-    let settings = settings::check(reader)?;
+    let settings = settings::check(reader, Purpose::Role)?;
     let shown = effective::with_derived(given, &settings);
     Ok((settings, shown))
 }

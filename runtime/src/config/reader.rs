@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Flag;
 use super::env_file::Entries;
 use super::fault::{ConfigFault, Origin};
-use super::keys::{Default, Key};
+use super::keys::{Default, GROUPS, Key};
 use super::rule::Rule;
 
 /// A value and where it came from.
@@ -59,6 +59,11 @@ impl Reader {
         Some((text, Origin::EnvFile(*line)))
     }
 
+    /// Where a setting's text comes from.
+    pub(super) fn origin<R>(&self, key: &'static Key<R>) -> Origin {
+        self.text(key.name).map_or(Origin::Default, |(_, origin)| origin)
+    }
+
     /// A setting that may be unset.
     pub(super) fn optional<R: Rule>(&mut self, key: &'static Key<R>) -> Result<Option<Given<R::Out>>, Refused> {
         let found = self
@@ -96,7 +101,13 @@ impl Reader {
         Refused
     }
 
-    pub(super) fn into_faults(self) -> Vec<ConfigFault> {
+    /// The faults in the order of the reference; those of no setting come first.
+    pub(super) fn into_faults(mut self) -> Vec<ConfigFault> {
+        let place = |name: &str| {
+            let mut keys = GROUPS.iter().flat_map(|group| group.keys);
+            keys.position(|key| key.name() == name).map_or(0, |at| at + 1)
+        };
+        self.faults.sort_by_key(|fault| place(fault.key));
         self.faults
     }
 }

@@ -110,6 +110,32 @@ impl Rule for Millis {
     }
 }
 
+/// Why a setting of a family without a processor is refused.
+pub(super) const NO_PROCESSOR: &str = "this build has no processor that could be scheduled for this family";
+
+/// A setting that must not be set, because nothing would happen.
+pub(super) struct NoProcessor;
+
+impl Rule for NoProcessor {
+    type Out = ();
+
+    fn accepted(&self) -> Cow<'static, str> {
+        "left unset (empty means unset)".into()
+    }
+
+    fn read(&self, _text: &str) -> Option<()> {
+        None
+    }
+
+    fn refused(&self, _text: &str) -> Option<Reason> {
+        Some(NO_PROCESSOR.into())
+    }
+
+    fn is_empty_unset(&self) -> bool {
+        true
+    }
+}
+
 /// Yes or no.
 pub(super) struct Flag;
 

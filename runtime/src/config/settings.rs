@@ -6,10 +6,15 @@
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 
+use powercontext_core::supervise::member::Role;
 use powercontext_core::time::Span;
 use powercontext_core::work::retry::RetryPolicy;
 
 use super::access::{AccessSettings, HttpSettings, reach};
+use super::deployment::{
+    DeploymentMode, DeploymentSettings, MaintenanceSettings, Purpose, SupervisionSettings, absent_families, deployment,
+    fits, maintenance, memory_schedule, supervision,
+};
 use super::fault::{ConfigFault, Origin};
 use super::generation::{GenerationSettings, generation};
 use super::keys;
@@ -18,7 +23,7 @@ use super::notice::Notice;
 use super::reader::{Given, Reader, Refused};
 use super::spans::{TracingSettings, spans};
 
-/// Everything a single node needs to know. Nothing in here is out of range.
+/// Everything a process needs to know. Nothing in here is out of range.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where it listens.
@@ -31,13 +36,18 @@ pub struct Settings {
     pub deployment: DeploymentSettings,
     /// How long processes count as alive.
     pub coordination: CoordinationSettings,
+    /// How families are supervised.
+    pub supervision: SupervisionSettings,
+    /// How long what is over is kept.
+    pub maintenance: MaintenanceSettings,
     /// How it runs work.
     pub worker: WorkerSettings,
     /// How long requests wait.
     pub operations: OperationsSettings,
     /// The Memory family.
     pub memory: MemorySettings,
-    /// The model; `None`: this node admits work and does not run it.
+    /// The model; `None`: this process admits work and does not run it. Schedulers have none whatever is set, and an API only
+    /// where it is let.
     pub generation: Option<GenerationSettings>,
     /// What it logs.
     pub logging: LoggingSettings,
@@ -47,6 +57,8 @@ pub struct Settings {
     pub tracing: Option<TracingSettings>,
     /// What is set in vain.
     pub notices: Vec<Notice>,
+    /// Older names that are in use.
+    pub aliases: Vec<&'static str>,
 }
 
 /// What the server stores in.
@@ -54,17 +66,8 @@ pub struct Settings {
 pub struct DatabaseSettings {
     /// Where it is.
     pub location: DatabaseLocation,
-    /// Most connections to OceanBase, 4 to 1000.
+    /// Most connections to OceanBase, 2 to 1000, and enough for the role.
     pub connections_max: u32,
-}
-
-/// Which deployment the process belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeploymentSettings {
-    /// Its name, 1 to 128 characters.
-    pub id: String,
-    /// What all its replicas have in common, 1 to 128 characters.
-    pub behavior_revision: String,
 }
 
 /// How long processes count as alive.
@@ -109,8 +112,10 @@ pub struct MemorySettings {
     pub window_sources_max: u32,
     /// What the sources are.
     pub profile: ExtractionProfile,
-    /// Most runs at once, 1 to 256.
-    pub workers_max: NonZeroU16,
+    /// Most runs at once, 1 to 256; `None` for no cap.
+    pub workers_max: Option<NonZeroU16>,
+    /// How often it is checked by itself; `None`: never.
+    pub schedule: Option<Span>,
     /// Longest run.
     pub timeout: Span,
     /// What follows a failed run.
@@ -126,12 +131,14 @@ pub struct LoggingSettings {
     pub format: LogFormat,
 }
 
+/// Runs at once where nothing says how many.
+const CONCURRENCY: u32 = 4;
 /// Name of the SQLite file in the data folder.
 const DATABASE_FILE: &str = "powercontext.db";
 
 /// Reads every section.
-pub(super) fn check(mut reader: Reader) -> Result<Settings, Vec<ConfigFault>> {
-    match sections(&mut reader) {
+pub(super) fn check(mut reader: Reader, purpose: Purpose) -> Result<Settings, Vec<ConfigFault>> {
+    match sections(&mut reader, purpose) {
         Ok(settings) => {
             let faults = reader.into_faults();
             if faults.is_empty() { Ok(settings) } else { Err(faults) }
@@ -140,24 +147,51 @@ pub(super) fn check(mut reader: Reader) -> Result<Settings, Vec<ConfigFault>> {
     }
 }
 
-fn sections(r: &mut Reader) -> Result<Settings, Refused> {
-    let (http, access) = reach(r);
+fn sections(r: &mut Reader, purpose: Purpose) -> Result<Settings, Refused> {
+    let deployment = deployment(r, purpose);
+    let role = deployment.as_ref().map_or(Role::All, |deployment| deployment.role);
+    let (http, access) = reach(r, role.serves() && purpose == Purpose::Role);
     let database = database(r);
-    let deployment = deployment(r);
+    let fits = match (&deployment, &database) {
+        (Ok(deployment), Ok(database)) => fits(r, purpose, deployment, database),
+        _ => Err(Refused),
+    };
     let coordination = coordination(r);
-    let memory_workers = memory_workers(r);
+    let supervision = supervision(r);
+    let is_alone = deployment
+        .as_ref()
+        .is_ok_and(|it| it.mode == DeploymentMode::SingleNode);
+    let memory_workers = memory_workers(r, is_alone);
     let worker = worker(r, memory_workers.as_ref().ok().copied());
     let retry = bounded_retry(r);
     let operations = operations(r);
-    let memory = memory(r, memory_workers, retry);
-    let generation = generation(r);
+    let maintenance = maintenance(r);
+    let schedule = memory_schedule(r);
+    let generation = held_generation(r, role);
+    if let Ok(generation) = &generation
+        && purpose == Purpose::Role
+    {
+        needs_model(
+            r,
+            role,
+            generation.is_some(),
+            schedule.as_ref().ok().and_then(Option::as_ref),
+        );
+    }
+    let memory = memory(r, memory_workers, retry, schedule);
+    let absent = absent_families(r);
     let logging = logging(r);
     let metrics = r.get(&keys::METRICS_ENABLED);
     let tracing = spans(r);
     let scheduler_path = r.optional(&keys::SCHEDULER_PATH);
+    let has_external = r
+        .text(keys::EXTERNAL_SKILLS.name)
+        .is_some_and(|(text, _)| !text.is_empty());
     let (access, is_token_idle) = access?;
     let is_path_ignored = scheduler_path?.is_some();
+    (absent?, fits?);
     let notices = [
+        (has_external, Notice::ExternalSkillsIgnored),
         (is_path_ignored, Notice::SchedulerPathIgnored),
         (is_token_idle, Notice::TokenUnused),
     ];
@@ -170,6 +204,8 @@ fn sections(r: &mut Reader) -> Result<Settings, Refused> {
         database: database?,
         deployment: deployment?,
         coordination: coordination?,
+        supervision: supervision?,
+        maintenance: maintenance?,
         worker: worker?,
         operations: operations?,
         memory: memory?,
@@ -178,6 +214,7 @@ fn sections(r: &mut Reader) -> Result<Settings, Refused> {
         metrics: metrics?.value,
         tracing: tracing?,
         notices: notices.collect(),
+        aliases: aliases(r),
     })
 }
 
@@ -229,17 +266,40 @@ fn data_folder(r: &mut Reader, home: Option<Given<PathBuf>>) -> Result<PathBuf, 
     })
 }
 
-fn deployment(r: &mut Reader) -> Result<DeploymentSettings, Refused> {
-    let mode = r.get(&keys::DEPLOYMENT_MODE);
-    let role = r.get(&keys::DEPLOYMENT_ROLE);
-    let id = r.get(&keys::DEPLOYMENT_ID);
-    let revision = r.get(&keys::DEPLOYMENT_BEHAVIOR_REVISION);
-    mode?;
-    role?;
-    Ok(DeploymentSettings {
-        id: id?.value,
-        behavior_revision: revision?.value,
-    })
+/// The older names that are set.
+fn aliases(r: &Reader) -> Vec<&'static str> {
+    let older = [
+        keys::RUNTIME_SCHEDULE_SECONDS.name,
+        keys::RUNTIME_ARTIFACT_PROCESSING_ROLE.name,
+    ];
+    older.into_iter().filter(|name| r.text(name).is_some()).collect()
+}
+
+/// The model as far as the role may hold one. A Scheduler has no use for a key, and an API only where it is let.
+fn held_generation(r: &mut Reader, role: Role) -> Result<Option<GenerationSettings>, Refused> {
+    let is_let = r.get(&keys::INFERENCE_API_ACCESS)?.value;
+    if role.works() || (role == Role::Api && is_let) {
+        generation(r)
+    } else {
+        Ok(None)
+    }
+}
+
+/// A role that runs work needs a model, and so does a single node that would check by itself.
+fn needs_model(r: &mut Reader, role: Role, has_model: bool, schedule: Option<&Given<Span>>) {
+    if has_model || !role.works() {
+        return;
+    }
+    if role != Role::All {
+        let reason = format!("must be set, because the role {role} runs work");
+        r.refuse(&keys::INFERENCE_GENERATION_MODEL, Origin::Default, reason);
+    } else if let Some(schedule) = schedule {
+        let reason = format!(
+            "needs {}, without which nothing could run",
+            keys::INFERENCE_GENERATION_MODEL.name
+        );
+        r.refuse(&keys::RUNTIME_MEMORY_SCHEDULE_SECONDS, schedule.origin, reason);
+    }
 }
 
 fn coordination(r: &mut Reader) -> Result<CoordinationSettings, Refused> {
@@ -259,11 +319,11 @@ fn coordination(r: &mut Reader) -> Result<CoordinationSettings, Refused> {
     })
 }
 
-fn thrice(span: Span) -> Span {
+pub(super) fn thrice(span: Span) -> Span {
     Span::millis(span.as_millis() * 3)
 }
 
-fn worker(r: &mut Reader, memory_workers: Option<NonZeroU16>) -> Result<WorkerSettings, Refused> {
+fn worker(r: &mut Reader, memory_workers: Option<Option<NonZeroU16>>) -> Result<WorkerSettings, Refused> {
     let concurrency = r.optional(&keys::WORKER_CONCURRENCY);
     let lease = r.get(&keys::WORKER_LEASE_SECONDS);
     let heartbeat = r.get(&keys::WORKER_HEARTBEAT_SECONDS);
@@ -282,7 +342,7 @@ fn worker(r: &mut Reader, memory_workers: Option<NonZeroU16>) -> Result<WorkerSe
         let reason = format!("must be less than {}", keys::WORKER_LEASE_SECONDS.name);
         r.refuse(&keys::WORKER_SHUTDOWN_GRACE_SECONDS, grace.origin, reason);
     }
-    let sum = memory_workers.map(|n| u32::from(n.get()));
+    let sum = memory_workers.map(|workers| workers.map_or(CONCURRENCY, |n| u32::from(n.get())));
     Ok(WorkerSettings {
         concurrency: concurrency?.map(|n| n.value).or(sum).ok_or(Refused)?,
         lease,
@@ -324,16 +384,21 @@ fn operations(r: &mut Reader) -> Result<OperationsSettings, Refused> {
     })
 }
 
-fn memory_workers(r: &mut Reader) -> Result<NonZeroU16, Refused> {
-    let workers = r.get(&keys::RUNTIME_MEMORY_MAX_WORKERS)?.value;
-    let workers = u16::try_from(workers).ok().and_then(NonZeroU16::new);
-    Ok(workers.expect("the rule is 1 to 256"))
+/// The cap of Memory; a single node has one also where nobody set it.
+fn memory_workers(r: &mut Reader, is_alone: bool) -> Result<Option<NonZeroU16>, Refused> {
+    let workers = r.optional(&keys::RUNTIME_MEMORY_MAX_WORKERS)?.map(|given| given.value);
+    let workers = workers.or(is_alone.then_some(CONCURRENCY));
+    Ok(workers.map(|workers| {
+        let workers = u16::try_from(workers).ok().and_then(NonZeroU16::new);
+        workers.expect("the rule is 1 to 256")
+    }))
 }
 
 fn memory(
     r: &mut Reader,
-    workers: Result<NonZeroU16, Refused>,
+    workers: Result<Option<NonZeroU16>, Refused>,
     bounded: Result<RetryPolicy, Refused>,
+    schedule: Result<Option<Given<Span>>, Refused>,
 ) -> Result<MemorySettings, Refused> {
     let window = r.get(&keys::RUNTIME_SOURCE_WINDOW_LIMIT);
     let profile = r.get(&keys::RUNTIME_MEMORY_EXTRACTION_PROFILE);
@@ -344,6 +409,7 @@ fn memory(
         window_sources_max: window?.value,
         profile: profile?.value,
         workers_max: workers?,
+        schedule: schedule?.map(|given| given.value),
         timeout: timeout?.value,
         retry: if is_bounded?.value {
             bounded

@@ -6,6 +6,7 @@
 //! commits that in the same fenced transaction that finishes the work item, or not at all (I1, I3).
 
 pub mod host;
+pub mod maintenance;
 pub mod memory;
 
 use std::num::NonZeroU16;
@@ -87,6 +88,8 @@ pub enum ResultCode {
     Processed,
     /// Nothing was pending: the cursor stood at the journal head already.
     AlreadyCommitted,
+    /// Rows that were over are deleted.
+    Cleaned,
 }
 
 impl ResultCode {
@@ -95,6 +98,7 @@ impl ResultCode {
         match self {
             Self::Processed => "processed",
             Self::AlreadyCommitted => "already_committed",
+            Self::Cleaned => "cleaned",
         }
     }
 }

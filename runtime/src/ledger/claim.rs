@@ -4,11 +4,13 @@
 //! read here, unlocked and before any input of the run (design, "Joining": D). Whatever it takes, a claim is three round
 //! trips: candidates; lanes and rows; writes and COMMIT (ADR 0017).
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use powercontext_core::ids::{BindingName, MemberId, ScopeId, WorkId, WorkKind};
 use powercontext_core::lease::Held;
-use powercontext_core::supervise::intent::Dirty;
+use powercontext_core::supervise::fairness::StartShare;
+use powercontext_core::supervise::intent::{Dirty, Requested};
 use powercontext_core::time::{DbTime, Span};
 use powercontext_core::work::usual::is_usual_claim;
 use powercontext_core::work::{AttemptNo, Event, UsualFinish, WorkState, step};
@@ -21,7 +23,7 @@ use crate::store::batch::{self, ClaimRow, Found, Wanted};
 use crate::store::error::corrupt;
 use crate::store::notes::Note;
 use crate::store::works::{Beat, Candidate, WorkRow};
-use crate::store::{Tx, TxError, TxName, works};
+use crate::store::{Tx, TxError, TxName, admitted, works};
 
 /// Most items of one claim.
 const CLAIM_MAX: u32 = 64;
@@ -49,12 +51,25 @@ pub struct Claimed {
     pub budget_used: u32,
     /// `dirty` at the claim.
     pub dirty: Dirty,
+    /// `requested` at the claim, for correlation only.
+    pub requested: Requested,
     /// The finish that it will have if nobody touches it until then; `None` where the general path must decide.
     pub usual: Option<UsualFinish>,
     /// When the item was enqueued.
     pub created_at: DbTime,
     /// When it was claimed.
     pub claimed_at: DbTime,
+}
+
+impl Claimed {
+    /// Why its work was admitted: a client asked, or the Supervisor found it.
+    pub fn trigger(&self) -> &'static str {
+        let payload: Option<serde_json::Value> = serde_json::from_slice(&self.payload).ok();
+        match payload {
+            Some(payload) if payload.get("requester").is_some() => "explicit",
+            _ => "automatic",
+        }
+    }
 }
 
 /// What to claim.
@@ -68,6 +83,8 @@ struct Input {
     me: MemberId,
     lease: LeaseTerm,
     wanted: Vec<(KindSpec, u32)>,
+    /// How many starts of each of them are kept for ordinary items.
+    ordinary: Vec<u32>,
 }
 
 impl Ledger {
@@ -87,19 +104,47 @@ impl Ledger {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
+        let ordinary = wanted
+            .iter()
+            .map(|(spec, limit)| self.share(&spec.kind).ordinary_of(*limit));
         let input = Arc::new(Input {
             me: self.me().clone(),
             lease: self.0.lease,
+            ordinary: ordinary.collect(),
             wanted,
         });
-        let claimed = self
+        let (claimed, ordinary) = self
             .db()
             .tx_with(TxName::Claim, &input, |tx, input| Box::pin(claim_in(tx, input)))
             .await?;
+        self.count_starts(&claimed, &ordinary);
         if !claimed.is_empty() {
             self.signals().changed.notify_waiters();
         }
         Ok(claimed)
+    }
+
+    fn shares(&self) -> MutexGuard<'_, BTreeMap<WorkKind, StartShare>> {
+        // No code panics between two changes under this lock.
+        self.0.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn share(&self, kind: &WorkKind) -> StartShare {
+        self.shares().get(kind).copied().unwrap_or_default()
+    }
+
+    fn count_starts(&self, claimed: &[Claimed], ordinary: &BTreeSet<WorkId>) {
+        let mut starts: BTreeMap<&WorkKind, (u32, u32)> = BTreeMap::new();
+        for claimed in claimed {
+            let (all, kept) = starts.entry(&claimed.kind).or_insert((0, 0));
+            *all += 1;
+            *kept += u32::from(ordinary.contains(claimed.held.key()));
+        }
+        let mut shares = self.shares();
+        for (kind, (all, kept)) in starts {
+            let share = shares.entry(kind.clone()).or_default();
+            *share = share.after(all, kept);
+        }
     }
 
     /// Finds items that this process holds but does not run: a claim's reply was lost. Cancelling ones end cancelled.
@@ -208,7 +253,7 @@ struct Taken {
     claimed: Vec<Claimed>,
 }
 
-async fn claim_in(tx: &mut Tx, input: &Input) -> Result<Vec<Claimed>, TxError> {
+async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<WorkId>), TxError> {
     let wanted: Vec<_> = input.wanted.iter().map(page_of).collect();
     let mut pages = batch::ready(tx, &wanted).await?;
     for page in &mut pages {
@@ -216,6 +261,7 @@ async fn claim_in(tx: &mut Tx, input: &Input) -> Result<Vec<Claimed>, TxError> {
         let start = rt::random() as usize % page.len().max(1);
         page.rotate_left(start);
     }
+    let ordinary = ordinary_first(tx, input, &mut pages).await?;
     let mut limits: Vec<u32> = input.wanted.iter().map(|(_, limit)| *limit).collect();
     let (mut taken, mut now, mut spare) = (Taken::default(), None, 0);
     loop {
@@ -245,7 +291,26 @@ async fn claim_in(tx: &mut Tx, input: &Input) -> Result<Vec<Claimed>, TxError> {
             latency: claimed.claimed_at.since(claimed.created_at),
         });
     }
-    Ok(taken.claimed)
+    Ok((taken.claimed, ordinary))
+}
+
+/// Puts as many ordinary items before each page as starts are kept for them. Answers which. This reads only when a start is
+/// kept, which is every fourth one.
+async fn ordinary_first(tx: &mut Tx, input: &Input, pages: &mut [Vec<Candidate>]) -> Result<BTreeSet<WorkId>, TxError> {
+    let mut ordinary = BTreeSet::new();
+    for (((spec, _), kept), page) in input.wanted.iter().zip(&input.ordinary).zip(pages) {
+        if *kept == 0 {
+            continue;
+        }
+        let mut found = admitted::ready(tx, &spec.binding, spec.payload_version).await?;
+        let start = rt::random() as usize % found.len().max(1);
+        found.rotate_left(start);
+        found.truncate(*kept as usize);
+        ordinary.extend(found.iter().map(|candidate| candidate.id));
+        page.retain(|candidate| !ordinary.contains(&candidate.id));
+        page.splice(0..0, found);
+    }
+    Ok(ordinary)
 }
 
 fn page_of((spec, limit): &(KindSpec, u32)) -> Wanted {
@@ -324,6 +389,7 @@ fn claimed(
         attempt: AttemptNo::from_row(item.counters.attempts).ok_or_else(|| corrupt("attempt_count"))?,
         budget_used: item.counters.budget_used,
         dirty: run.dirty,
+        requested: run.requested,
         usual: UsualFinish::of(item, row.seq, me),
         created_at: row.created_at,
         claimed_at: now,

@@ -35,6 +35,18 @@ impl KindSpec {
         }
     }
 
+    /// Maintenance: work of the system, one item at a time, tried for ever.
+    pub fn maintenance() -> Self {
+        const VALID: &str = "a constant that follows the form of its type";
+        Self {
+            kind: WorkKind::parse("powercontext.maintenance.operations").expect(VALID),
+            family: FamilyName::parse("maintenance").expect(VALID),
+            binding: BindingName::parse("maintenance").expect(VALID),
+            payload_version: 1,
+            retry: RetryPolicy::UNBOUNDED,
+        }
+    }
+
     /// The lane of this kind's work in a scope.
     pub fn lane(&self, scope: &ScopeId) -> LaneKey {
         LaneKey::of(&self.family, scope)

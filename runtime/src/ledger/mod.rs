@@ -10,6 +10,7 @@ mod claim;
 mod end;
 mod flush;
 mod kinds;
+mod maintain;
 mod operations;
 mod operator;
 mod recover;
@@ -19,10 +20,12 @@ mod trace;
 mod wait;
 mod write;
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use powercontext_core::ids::MemberId;
+use powercontext_core::ids::{MemberId, WorkKind};
 use powercontext_core::lease::Expiry;
+use powercontext_core::supervise::fairness::StartShare;
 use powercontext_core::time::{DbTime, Span};
 
 pub use admit::{AdmitRequest, Cause, Wanted};
@@ -31,6 +34,7 @@ pub use claim::{Claim, Claimed};
 pub use end::{DomainWrite, Done, Ended};
 pub use flush::{FlushError, FlushRequest, Flushed};
 pub use kinds::{KindSpec, Kinds};
+pub use maintain::{Cleaned, Upkeep, maintain};
 pub use operations::{Page, PageRequest};
 pub use operator::OperatorError;
 pub use signals::Signals;
@@ -65,6 +69,8 @@ struct Inner {
     signals: Signals,
     tracer: OnceLock<Tracer>,
     together: together::Together,
+    /// How many of the starts of a kind since its last ordinary one were others'.
+    shares: Mutex<BTreeMap<WorkKind, StartShare>>,
 }
 
 /// The ledger as one process uses it; cheap to clone.
@@ -82,6 +88,7 @@ impl Ledger {
             signals: Signals::default(),
             tracer: OnceLock::new(),
             together: together::Together::default(),
+            shares: Mutex::default(),
         }))
     }
 

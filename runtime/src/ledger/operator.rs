@@ -54,6 +54,15 @@ impl Act {
     }
 }
 
+/// Which work somebody sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Operations, as the API shows them.
+    Public,
+    /// All of it.
+    All,
+}
+
 enum Acted {
     Done(Box<WorkRow>),
     Refused(OperatorError),
@@ -97,13 +106,43 @@ impl Ledger {
         self.act(Act::Retry, by, id, expected_version).await
     }
 
+    /// [`Ledger::cancel_by`] for somebody on the host, who sees internal work as well.
+    ///
+    /// # Errors
+    /// [`OperatorError`].
+    pub async fn cancel_on_host(&self, id: WorkId, expected_version: u64) -> Result<WorkRow, OperatorError> {
+        self.act_within(Reach::All, Act::Cancel, Actor::HOST, id, expected_version)
+            .await
+    }
+
+    /// [`Ledger::retry_by`] for somebody on the host, who sees internal work as well.
+    ///
+    /// # Errors
+    /// [`OperatorError`].
+    pub async fn retry_on_host(&self, id: WorkId, expected_version: u64) -> Result<WorkRow, OperatorError> {
+        self.act_within(Reach::All, Act::Retry, Actor::HOST, id, expected_version)
+            .await
+    }
+
     async fn act(&self, act: Act, by: Actor, id: WorkId, expected: u64) -> Result<WorkRow, OperatorError> {
+        self.act_within(Reach::Public, act, by, id, expected).await
+    }
+
+    async fn act_within(
+        &self,
+        reach: Reach,
+        act: Act,
+        by: Actor,
+        id: WorkId,
+        expected: u64,
+    ) -> Result<WorkRow, OperatorError> {
         let name = match act {
             Act::Cancel => TxName::Cancel,
             Act::Retry => TxName::Retry,
         };
         let input = Arc::new(Input {
             ledger: self.clone(),
+            reach,
             act,
             by,
             id,
@@ -166,6 +205,7 @@ impl Ledger {
 
 struct Input {
     ledger: Ledger,
+    reach: Reach,
     act: Act,
     by: Actor,
     id: WorkId,
@@ -175,6 +215,7 @@ struct Input {
 async fn act_in(tx: &mut Tx, input: &Input) -> Result<Acted, TxError> {
     let Input {
         ledger,
+        reach,
         act,
         by,
         id,
@@ -185,7 +226,7 @@ async fn act_in(tx: &mut Tx, input: &Input) -> Result<Acted, TxError> {
     let Some(seen) = works::get(tx, id).await? else {
         return Ok(Acted::Refused(OperatorError::NotFound));
     };
-    if OperationKind::of(&seen.kind).is_none() {
+    if *reach == Reach::Public && OperationKind::of(&seen.kind).is_none() {
         return Ok(Acted::Refused(OperatorError::NotFound));
     }
     let lane = LockedLane::lock(tx, &seen.lane_key).await?;

@@ -1,15 +1,18 @@
 //! Which tasks a process runs, in which order they start and stop.
 //!
-//! Everything that can be refused is refused before a port is bound. The only role so far is `all` in `single_node`
-//! mode: API and Worker in one process, on SQLite or on OceanBase.
+//! Everything that can be refused is refused before a port is bound. A single node does everything in one process, on SQLite
+//! or on OceanBase; in a distributed deployment each process has one role, and all of them share an OceanBase database.
 
 mod all;
+mod distributed;
+mod families;
 mod open;
 mod single_node;
+mod tasks;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
+use crate::config::{DeploymentMode, Settings};
 use crate::inference::ClientFault;
 use crate::store::owner::OwnerError;
 use crate::store::schema::SchemaFault;
@@ -50,6 +53,12 @@ pub enum RoleError {
         /// Its member id.
         holder: String,
     },
+    /// This process does not fit what is there; nothing was changed.
+    #[error("{}", reasons.join("; "))]
+    Refused {
+        /// Every reason.
+        reasons: Vec<String>,
+    },
     /// The lease of the single node is lost.
     #[error("another process has taken over as the single node of this database; this one has stopped")]
     LostLease,
@@ -76,5 +85,8 @@ pub enum RoleError {
 pub async fn run(settings: Settings, shutdown: CancellationToken) -> Result<(), RoleError> {
     #[cfg(feature = "failpoints")]
     crate::store::failpoints::arm();
-    all::run(settings, shutdown).await
+    match settings.deployment.mode {
+        DeploymentMode::SingleNode => all::run(settings, shutdown).await,
+        DeploymentMode::Distributed => distributed::run(settings, shutdown).await,
+    }
 }

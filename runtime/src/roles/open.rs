@@ -4,19 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use powercontext_core::ids::MemberId;
+use powercontext_core::supervise::member::Role;
+use powercontext_core::supervise::mode::ModeJudgement;
 use powercontext_core::time::Span;
 use secrecy::ExposeSecret as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{DatabaseLocation, Settings};
 use crate::ledger::LeaseTerm;
-use crate::roles::RoleError;
+use crate::roles::families::Families;
 use crate::roles::single_node::{self, SingleNode};
+use crate::roles::{RoleError, distributed};
 use crate::rt;
 use crate::store::leases::{self, LeaseName};
 use crate::store::migrate::{self, Code, Mode, Progress};
 use crate::store::owner::FileOwner;
-use crate::store::{DatabaseUrl, Db, DbLimits, TxName, schema};
+use crate::store::{DatabaseUrl, Db, DbLimits, TxName, modes, schema};
+use crate::supervisor::members::{self, Membership};
 
 /// How long a start waits for another migrator before it gives up.
 const MIGRATOR_WAIT: Span = Span::seconds(60);
@@ -26,6 +30,8 @@ pub(super) struct Opened {
     pub(super) db: Db,
     pub(super) me: MemberId,
     pub(super) lease: LeaseTerm,
+    /// On OceanBase the process is a member, so that others see it.
+    pub(super) membership: Option<Membership>,
     /// Held while the process lives; on SQLite the lock of the file, on OceanBase the renewed lease.
     pub(super) held: Hold,
 }
@@ -50,6 +56,7 @@ pub(crate) fn database_url(location: &DatabaseLocation) -> Result<DatabaseUrl, R
 /// not interrupted. `fatal` is raised later if the process stops being the only one.
 pub(super) async fn open(
     settings: &Settings,
+    families: &Families,
     fatal: &CancellationToken,
     shutdown: &CancellationToken,
 ) -> Result<Option<Opened>, RoleError> {
@@ -60,21 +67,75 @@ pub(super) async fn open(
     };
     migrate(&url).await?;
     schema::verify(&url).await?;
-    let limits = DbLimits::for_lease(settings.worker.lease, settings.database.connections_max);
+    let lease = settings.worker.lease.min(settings.supervision.lease);
+    let limits = DbLimits::for_lease(lease, settings.database.connections_max);
     let db = Db::open(&url, limits).await?;
     let me = rt::member_id();
-    let (held, lease) = if let Some(owner) = owner {
+    if let Some(owner) = owner {
         raise_term(&db, &me).await?;
-        (Hold::File { _owner: owner }, LeaseTerm::Process)
-    } else {
-        let held = tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return Ok(None),
-            held = single_node::acquire(&db, &me, settings.coordination, fatal.clone()) => held?,
-        };
-        (Hold::Lease(held), LeaseTerm::Timed(settings.worker.lease))
+        check_mode(settings, &db).await?;
+        return Ok(Some(Opened {
+            db,
+            me,
+            lease: LeaseTerm::Process,
+            membership: None,
+            held: Hold::File { _owner: owner },
+        }));
+    }
+    let held = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => return Ok(None),
+        held = single_node::acquire(&db, &me, settings.coordination, fatal.clone()) => held?,
     };
-    Ok(Some(Opened { db, me, lease, held }))
+    let joined = async {
+        check_mode(settings, &db).await?;
+        join(settings, families, &db, &me).await
+    };
+    match joined.await {
+        Ok(membership) => Ok(Some(Opened {
+            db,
+            me,
+            lease: LeaseTerm::Timed(settings.worker.lease),
+            membership: Some(membership),
+            held: Hold::Lease(held),
+        })),
+        Err(error) => {
+            held.release().await;
+            Err(error)
+        }
+    }
+}
+
+/// A mode that was stored by hand or by another configuration is not overridden by starting with this one.
+async fn check_mode(settings: &Settings, db: &Db) -> Result<(), RoleError> {
+    let stored = db.read(TxName::Lease, |tx| Box::pin(modes::stored(tx))).await?;
+    let mode = settings.supervision.mode;
+    match mode.judge(stored) {
+        ModeJudgement::Refuse { stored } => Err(RoleError::Refused {
+            reasons: vec![format!(
+                "the stored mode of supervision is {stored} and this process has {mode}; run `powercontext server switch-mode --to {mode}` while no server runs"
+            )],
+        }),
+        ModeJudgement::Store | ModeJudgement::Agree => Ok(()),
+    }
+}
+
+/// Announces a single node on OceanBase, unless members of a distributed deployment live. Its lease is held by now: a member
+/// that starts meanwhile sees that.
+async fn join(settings: &Settings, families: &Families, db: &Db, me: &MemberId) -> Result<Membership, RoleError> {
+    let times = settings.coordination;
+    let member = distributed::member(settings, families, me);
+    let every = times.member_heartbeat.as_std();
+    let live = members::live(db).await?;
+    if let Some(other) = live.iter().find(|member| member.role != Role::All) {
+        return Err(RoleError::Refused {
+            reasons: vec![format!(
+                "members of a distributed deployment live on this database ({} {}); stop them first",
+                other.role, other.id
+            )],
+        });
+    }
+    Ok(Membership::join(db.clone(), member, times.member_ttl, every).await?.0)
 }
 
 fn own(path: &Path) -> Result<FileOwner, RoleError> {

@@ -127,6 +127,23 @@ impl Db {
         }
     }
 
+    /// What the server says it is; empty on SQLite.
+    ///
+    /// # Errors
+    /// [`TxError`].
+    pub async fn server_version(&self) -> Result<String, TxError> {
+        if self.dialect() == Dialect::Sqlite {
+            return Ok(String::new());
+        }
+        let version = self.read(TxName::Ping, |tx| {
+            Box::pin(async move {
+                let sql = "-- server.version\nSELECT CAST(VERSION() AS BINARY) AS version";
+                tx.fetch_one(sql, &[]).await?.id("version")
+            })
+        });
+        version.await
+    }
+
     /// After this time a transaction of unknown outcome is over: committed, or rolled back by the server.
     pub(crate) fn settled_after(&self) -> Duration {
         self.limits().transaction.as_std() + Duration::from_secs(1)

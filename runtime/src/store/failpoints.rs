@@ -4,7 +4,7 @@
 //! `FAILPOINTS=finish.before_commit,claim.after_commit@/tmp/armed` stops at the first point reached, and at the second
 //! only while the named file exists. A point is the label of a [`TxName`] with `.before_commit` or `.after_commit`; before
 //! the process stops there it says so on standard error, so that a test knows when to kill it. With `=panic(TEXT)` behind
-//! its name a point panics with that text instead.
+//! its name a point panics with that text instead; with `=hold` it goes on once the named file is gone.
 
 use std::path::PathBuf;
 
@@ -27,9 +27,10 @@ pub fn arm() {
             Some((name, file)) => (name, Some(PathBuf::from(file))),
             None => (point, None),
         };
-        let (name, panics_with) = match name.split_once('=') {
-            Some((name, action)) => (name, Some(panic_text(action))),
-            None => (name, None),
+        let (name, action) = match name.split_once('=') {
+            Some((name, "hold")) => (name, Action::Hold),
+            Some((name, action)) => (name, Action::Panic(panic_text(action))),
+            None => (name, Action::Stop),
         };
         let is_known = TxName::ALL
             .iter()
@@ -40,9 +41,10 @@ pub fn arm() {
             if armed_by.as_ref().is_some_and(|file| !file.exists()) {
                 return;
             }
-            match &panics_with {
-                Some(text) => panic!("{text}"),
-                None => stop(&reached),
+            match (&action, &armed_by) {
+                (Action::Panic(text), _) => panic!("{text}"),
+                (Action::Hold, Some(file)) => stop(&reached, || file.exists()),
+                (Action::Hold | Action::Stop, _) => stop(&reached, || true),
             }
         });
         armed.expect("a callback has no text that could be wrong");
@@ -51,15 +53,25 @@ pub fn arm() {
 
 fn panic_text(action: &str) -> String {
     let text = action.strip_prefix("panic(").and_then(|text| text.strip_suffix(')'));
-    text.expect("the one action is panic(TEXT)").to_owned()
+    text.expect("an action is hold or panic(TEXT)").to_owned()
 }
 
-/// Stops this task for ever and lets the others go on.
-fn stop(reached: &str) {
+/// What happens at a point.
+enum Action {
+    /// It stops there for ever.
+    Stop,
+    /// It stops there while the file exists.
+    Hold,
+    /// It panics with this text.
+    Panic(String),
+}
+
+/// Stops this task for as long as this holds, and lets the others go on.
+fn stop(reached: &str, holds: impl Fn() -> bool) {
     eprintln!("{reached}");
     tokio::task::block_in_place(|| {
-        loop {
-            std::thread::park();
+        while holds() {
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
         }
     });
 }

@@ -40,6 +40,7 @@ pub mod spans;
 pub mod sql;
 mod sqlite;
 mod tx;
+pub mod upkeep;
 mod url;
 pub mod usage;
 pub mod works;

@@ -48,6 +48,7 @@ pub fn all(dialect: Dialect) -> Vec<&'static str> {
     texts.extend(super::usage::UsageSql::of(dialect).all());
     texts.extend(super::members::MembersSql::of(dialect).all());
     texts.extend(super::bindings::BindingsSql::of(dialect).all());
+    texts.extend(super::upkeep::UpkeepSql::of(dialect).all());
     texts.extend(super::admitted::AdmittedSql::of(dialect).all());
     if dialect == Dialect::Sqlite {
         texts.extend(super::sqlite::batch::ALL);

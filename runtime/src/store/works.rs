@@ -116,7 +116,7 @@ fn decode_state(row: &Row, fence: Option<Fence>) -> Result<WorkState, TxError> {
     })
 }
 
-pub(super) fn decode(row: &Row) -> Result<WorkRow, TxError> {
+pub(in crate::store) fn decode(row: &Row) -> Result<WorkRow, TxError> {
     let fence = Fence::from_row(row.int("lease_fence")?);
     let item = Item {
         id: row.parsed("work_id", |id| WorkId::parse(&id))?,

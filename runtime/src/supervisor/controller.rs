@@ -116,6 +116,8 @@ impl Controller {
                 return Ok((AGAIN_MIN, false));
             }
         };
+        let discoverers = u32::try_from(places.len()).unwrap_or(u32::MAX);
+        let span = self.shared.ledger.tracer().tick(discoverers);
         let poll = self.shared.settings.poll;
         let (mut rest, mut wants_room) = (poll.unwrap_or(IDLE_MAX), false);
         for at in rotation(turn, places.len()) {
@@ -125,6 +127,13 @@ impl Controller {
                 Rest::Room => wants_room = true,
                 Rest::Idle => {}
             }
+        }
+        // A look that found nothing is silent.
+        if places
+            .iter_mut()
+            .fold(false, |any, place| place.desk.take_worked() || any)
+        {
+            span.end_as("leader");
         }
         Ok((rest, wants_room))
     }
@@ -178,6 +187,12 @@ impl Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        self.shared.status.set(&self.key, Leading::Standby);
+        // A candidate that ended in order stands by no more; one that panicked is missed.
+        let leading = if std::thread::panicking() {
+            Leading::Failing
+        } else {
+            Leading::Standby
+        };
+        self.shared.status.set(&self.key, leading);
     }
 }

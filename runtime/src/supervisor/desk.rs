@@ -56,6 +56,10 @@ pub(super) struct Desk {
     state: Option<(ScanState, PendingSeq)>,
     marks: Search<Option<ScopeId>>,
     debts: Search<PendingSeq>,
+    /// A scan of the system's work has begun, and its end was not seen yet.
+    is_system_busy: bool,
+    /// Whether a step has written something.
+    has_worked: bool,
 }
 
 impl Desk {
@@ -76,11 +80,18 @@ impl Desk {
             state: None,
             marks,
             debts: Search::At(PendingSeq::START),
+            is_system_busy: false,
+            has_worked: false,
         }
     }
 
     pub(super) fn registration(&self) -> &Arc<Registration> {
         &self.rows.registration
+    }
+
+    /// Whether something was written since the last time this was asked.
+    pub(super) fn take_worked(&mut self) -> bool {
+        std::mem::take(&mut self.has_worked)
     }
 
     /// Does what there is to do, for at most [`STEP_MAX`]. After an error the rows are read again.
@@ -113,6 +124,7 @@ impl Desk {
             let page = self.rows.unread(after.clone(), self.page_size).await?;
             if !page.lost.is_empty() {
                 let lost = page.lost.len();
+                self.has_worked = true;
                 self.rows.mark(page.lost).await?;
                 tracing::info!(recovered = lost, "scopes with unread sources were marked again");
             }
@@ -163,12 +175,18 @@ impl Desk {
             Some(known) => known,
             None => self.rows.load().await?,
         };
-        self.state = Some((state, place));
         let system = self.rows.registration.system_scope().cloned();
+        let state = match (&system, state.checkpoint) {
+            // A new deployment has nothing to clean up: the first time comes after one interval.
+            (Some(_), None) => self.rows.rest().await?,
+            _ => state,
+        };
+        self.state = Some((state, place));
         let schedule = &self.rows.registration.schedule;
         let next = state.next(schedule, now, is_pending || system.is_some(), true);
         match next {
             Next::End => {
+                self.has_worked = true;
                 self.state = Some((self.rows.end().await?, PendingSeq::START));
                 Ok(None)
             }
@@ -176,13 +194,14 @@ impl Desk {
             Next::Page => self.page(state, place).await,
             Next::Full => Ok(Some(Rest::Room)),
             Next::Rest(moment) => {
-                if let Some(scope) = system.filter(|_| is_pending && schedule.is_enabled()) {
+                let is_watched = is_pending || self.is_system_busy;
+                if let Some(scope) = system.filter(|_| is_watched && schedule.is_enabled()) {
                     match self.rows.system(&scope).await? {
                         // A run left something over: the next one is due at once.
                         (true, false) => return self.begin(true).await,
                         // It runs; its end says whether something is left.
                         (true, true) => return Ok(Some(Rest::Room)),
-                        (false, _) => {}
+                        (false, _) => self.is_system_busy = false,
                     }
                 }
                 let span = moment.map(|moment| Rest::For(moment.since(now).as_std() + Duration::from_millis(1)));
@@ -196,6 +215,8 @@ impl Desk {
             return Ok(Some(Rest::Room));
         }
         let state = self.rows.begin(regardless).await?;
+        self.has_worked = true;
+        self.is_system_busy = true;
         self.state = Some((state, PendingSeq::START));
         // Not due after all by a hair: the next look tells when.
         Ok(state.upper.is_none().then_some(Rest::For(PAGE_PAUSE)))
@@ -207,6 +228,7 @@ impl Desk {
         if room == 0 {
             return Ok(Some(Rest::Room));
         }
+        self.has_worked = true;
         let page = self.rows.dirty(place, upper, self.page_size).await?;
         let is_last = page.len() < self.page_size as usize;
         // A scope with an invocation that is not over is busy: its item reads what is pending.

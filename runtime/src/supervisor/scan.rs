@@ -37,6 +37,7 @@ enum Act {
     },
     Place(PendingSeq),
     End,
+    Rest,
 }
 
 impl Rows {
@@ -61,6 +62,11 @@ impl Rows {
     /// Ends the scan.
     pub(super) async fn end(&self) -> Result<ScanState, TxError> {
         self.write(Act::End).await
+    }
+
+    /// Counts the checks of the system's work from now on, if nobody has before.
+    pub(super) async fn rest(&self) -> Result<ScanState, TxError> {
+        self.write(Act::Rest).await
     }
 
     async fn write(&self, act: Act) -> Result<ScanState, TxError> {
@@ -193,6 +199,7 @@ async fn write_in(tx: &mut Tx, input: &Write) -> Result<ScanState, TxError> {
             None
         }
         Act::End => state.end().ok(),
+        Act::Rest => Some(state.rested(tx.now().await?)),
     };
     if let Some(after) = after {
         bindings::save(tx, binding, &after).await?;

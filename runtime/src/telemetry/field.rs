@@ -6,17 +6,23 @@
 /// Every field that a log line may have.
 pub const ALL: &[&str] = &[
     ADDRESS,
+    ALIASES,
     ATTEMPT,
     BINDING,
+    BINDINGS,
+    BUDGETS,
     CATEGORY,
     CODE,
     CONNECTIONS,
     DELAY_MS,
     ERROR,
+    ERROR_TYPE,
     EXIT,
     FAILURES,
+    FAMILIES,
     FAMILY,
     FENCE,
+    GENERATION,
     KIND,
     LEASE,
     LEFT,
@@ -33,6 +39,8 @@ pub const ALL: &[&str] = &[
     REVISION,
     ROLE,
     RUN,
+    SCHEDULES,
+    SCOPE,
     SECONDS,
     SECONDS_LEFT,
     SETTING,
@@ -41,6 +49,9 @@ pub const ALL: &[&str] = &[
     STATEMENT,
     STATUS,
     STORED,
+    SUPERVISION,
+    TIMEOUTS,
+    TRIGGER,
     TX,
     VERSION,
     WORK_ID,
@@ -48,10 +59,16 @@ pub const ALL: &[&str] = &[
 
 /// Address that the server listens on.
 pub const ADDRESS: &str = "address";
+/// Older names of settings that are in use.
+pub const ALIASES: &str = "aliases";
 /// Lifetime number of an attempt.
 pub const ATTEMPT: &str = "attempt";
 /// A binding, such as `memory-source-window`.
 pub const BINDING: &str = "binding";
+/// The registered bindings.
+pub const BINDINGS: &str = "bindings";
+/// Caps of the families, in their order.
+pub const BUDGETS: &str = "budgets";
 /// Class of a failure.
 pub const CATEGORY: &str = "category";
 /// Code of a failure.
@@ -62,14 +79,20 @@ pub const CONNECTIONS: &str = "connections";
 pub const DELAY_MS: &str = "delay_ms";
 /// Display of one of our errors, which never holds content.
 pub const ERROR: &str = "error";
-/// Failures in a row.
-pub const FAILURES: &str = "failures";
-/// A family of artifacts.
-pub const FAMILY: &str = "family";
+/// Class of an error of ours.
+pub const ERROR_TYPE: &str = "error_type";
 /// Status with which a process of ours ended.
 pub const EXIT: &str = "exit";
+/// Failures in a row.
+pub const FAILURES: &str = "failures";
+/// The registered families.
+pub const FAMILIES: &str = "families";
+/// A family of artifacts.
+pub const FAMILY: &str = "family";
 /// Fence of a lease.
 pub const FENCE: &str = "fence";
+/// Request generation at the claim.
+pub const GENERATION: &str = "generation";
 /// Kind of work, or of an error of the system.
 pub const KIND: &str = "kind";
 /// Name of a lease.
@@ -102,6 +125,10 @@ pub const REVISION: &str = "revision";
 pub const ROLE: &str = "role";
 /// Run of a transaction, counted from 1.
 pub const RUN: &str = "run";
+/// Schedules of the families, in their order.
+pub const SCHEDULES: &str = "schedules";
+/// Id of a scope; a failure names it so that somebody can look.
+pub const SCOPE: &str = "scope";
 /// A length of time in seconds.
 pub const SECONDS: &str = "seconds";
 /// Seconds until a lease expires.
@@ -118,6 +145,12 @@ pub const STATEMENT: &str = "statement";
 pub const STATUS: &str = "status";
 /// What is stored, where it differs from a setting.
 pub const STORED: &str = "stored";
+/// Mode of supervision.
+pub const SUPERVISION: &str = "supervision";
+/// Longest runs of the families, in their order.
+pub const TIMEOUTS: &str = "timeouts";
+/// Why work was admitted.
+pub const TRIGGER: &str = "trigger";
 /// Name of a transaction.
 pub const TX: &str = "tx";
 /// Version of this build.

@@ -187,6 +187,7 @@ impl Worker {
 
     fn usage(&self) -> Vec<Usage> {
         let is_closed = self.0.gate.as_ref().is_some_and(|gate| gate.is_closed());
+        let may_act = self.0.standing.may_act();
         let running = self.0.running.all();
         let kinds = self
             .0
@@ -202,7 +203,7 @@ impl Worker {
                     kind: settings.kind.clone(),
                     cap: settings.cap,
                     running,
-                    is_held: settings.needs_model && is_closed,
+                    is_held: !may_act || (settings.needs_model && is_closed),
                 }
             })
             .collect()

@@ -16,7 +16,7 @@ pub trait Executor: Send + Sync {
     fn knows(&self, kind: &WorkKind) -> bool;
 
     /// Whether a run costs a process, so that an item with nothing to do is better ended without one.
-    fn is_elsewhere(&self) -> bool {
+    fn is_elsewhere(&self, _kind: &WorkKind) -> bool {
         false
     }
 

@@ -14,6 +14,7 @@ mod run;
 mod running;
 mod slots;
 mod spans;
+mod system;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +24,10 @@ use powercontext_core::ids::WorkKind;
 pub use child::{Child, ChildLog, ChildSettings, FamilyJob, ModelJob};
 pub use executor::{Executor, Inline};
 pub use gate::{PROBE_INTERVAL, ProviderSettings};
+pub use system::WithSystem;
 
 use crate::ledger::Ledger;
+use crate::supervisor::members::Standing;
 use crate::worker::gate::ProviderGate;
 use crate::worker::running::Running;
 
@@ -77,11 +80,17 @@ struct Inner {
     settings: WorkerSettings,
     running: Running,
     gate: Option<Arc<ProviderGate>>,
+    standing: Standing,
 }
 
 impl Worker {
     /// A worker of a ledger.
     pub fn new(ledger: Ledger, executor: Arc<dyn Executor>, settings: WorkerSettings) -> Self {
+        Self::among(ledger, executor, settings, Standing::alone())
+    }
+
+    /// A worker that claims only while `standing` says that its process fits the other members.
+    pub fn among(ledger: Ledger, executor: Arc<dyn Executor>, settings: WorkerSettings, standing: Standing) -> Self {
         let gate = settings.provider.clone().map(ProviderGate::new).map(Arc::new);
         Self(Arc::new(Inner {
             ledger,
@@ -89,6 +98,7 @@ impl Worker {
             settings,
             running: Running::default(),
             gate,
+            standing,
         }))
     }
 

@@ -20,6 +20,7 @@ use crate::ledger::{Claimed, Ended, Ledger};
 use crate::rt;
 use crate::store::usage::{self, Spent};
 use crate::store::{FenceLost, TxError};
+use crate::telemetry::metrics::InvocationEnd;
 use crate::telemetry::trace::{Below, Span};
 use crate::worker::executor::Executor;
 use crate::worker::gate::ProviderGate;
@@ -62,7 +63,9 @@ pub(super) struct Run {
 impl Run {
     /// Runs the item and records its end, also as that of `span`.
     pub(super) async fn execute(self, span: Span) -> Ended {
+        let begun = rt::now();
         let end = self.family().await;
+        self.note(&end, rt::now().saturating_duration_since(begun));
         let usage = match &end {
             End::Done(done) => done.usage,
             _ => Usage::default(),
@@ -78,6 +81,43 @@ impl Run {
         spans::executed(span, &ended);
         self.add_up(usage).await;
         ended
+    }
+
+    /// Counts the invocation, and logs its failure, once.
+    fn note(&self, end: &End, took: Duration) {
+        let Some(spec) = self.ledger.kinds().get(&self.claimed.kind) else {
+            return;
+        };
+        let counted = match end {
+            End::Done(_) => InvocationEnd::Completed,
+            End::Failed(FailCode::WorkerTimeout) => InvocationEnd::TimedOut,
+            End::Failed(FailCode::CancelRequested) | End::Conflict(_) | End::Released | End::Lost => {
+                InvocationEnd::Neither
+            }
+            End::Failed(_) => InvocationEnd::Failed,
+        };
+        if let Some(metrics) = self.ledger.db().metrics() {
+            metrics.invoked(spec.family.as_str(), took, counted);
+        }
+        if let (End::Failed(code), InvocationEnd::Failed | InvocationEnd::TimedOut) = (end, counted) {
+            let held = &self.claimed.held;
+            let delay = spec.retry.delay_max(self.claimed.budget_used);
+            tracing::warn!(
+                binding = spec.binding.as_str(),
+                family = spec.family.as_str(),
+                scope = self.claimed.scope.as_str(),
+                trigger = self.claimed.trigger(),
+                generation = self.claimed.requested.get(),
+                member = held.member().as_str(),
+                fence = %held.fence(),
+                stage = "run",
+                code = code.code(),
+                error_type = code.category(),
+                failures = self.claimed.budget_used,
+                delay_ms = delay.as_millis(),
+                "artifact_processing.failed"
+            );
+        }
     }
 
     /// Adds what the model cost to the statistics, whatever became of its result; never the work's concern.
@@ -113,7 +153,7 @@ impl Run {
         }
         let ticket = ticket.flatten();
         let host = StoreHost::new(self.ledger.clone(), self.claimed.clone(), self.below.clone());
-        if self.executor.is_elsewhere()
+        if self.executor.is_elsewhere(&self.claimed.kind)
             && let Some(done) = host.nothing_pending().await
         {
             return End::Done(Box::new(done));

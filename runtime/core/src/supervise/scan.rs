@@ -113,6 +113,15 @@ impl ScanState {
         }
     }
 
+    /// The checks of a binding are counted from this moment on, without one: there is nothing yet that it could find.
+    #[must_use]
+    pub fn rested(self, moment: DbTime) -> Self {
+        Self {
+            checkpoint: self.checkpoint.or(Some(moment)),
+            ..self
+        }
+    }
+
     /// The scan in progress ends; what it admitted stays admitted.
     ///
     /// # Errors
@@ -170,6 +179,13 @@ mod tests {
         assert_eq!(ended.end(), Err(ScanRefused::NotInProgress));
         let again = ended.begin(at(200), PendingSeq::START).expect("rests");
         assert_eq!(again.generation, ScanGeneration::from_row(2));
+    }
+
+    #[test]
+    fn a_rest_is_counted_from_its_first_moment_only() {
+        let rested = ScanState::NEW.rested(at(5));
+        assert_eq!(rested.next(&EVERY, at(6), true, true), Next::Rest(Some(at(65))));
+        assert_eq!(rested.rested(at(50)), rested);
     }
 
     #[test]

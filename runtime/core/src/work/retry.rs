@@ -67,6 +67,11 @@ impl RetryPolicy {
         }
     }
 
+    /// Longest delay that may follow attempt `n` (counted from 1), for the log.
+    pub fn delay_max(&self, n: u32) -> Span {
+        self.delay(n, Jitter(u32::MAX))
+    }
+
     /// Delay before the next attempt after attempt `n` (counted from 1) of this recovery generation failed.
     pub fn delay(&self, n: u32, jitter: Jitter) -> Span {
         let times = n.saturating_sub(1);

@@ -233,6 +233,9 @@ pub const REVISIONS: &[Revision] = &[
 /// The newest revision this build knows; the schema it works on.
 pub const TARGET: u32 = 7;
 
+/// The oldest revision whose tables this build can work on when a newer build says so.
+pub const READABLE_FROM: u32 = 3;
+
 /// Every statement of a fresh schema, in order.
 pub fn all_statements(dialect: Dialect) -> impl Iterator<Item = &'static Statement> {
     BOOTSTRAP

@@ -30,7 +30,7 @@ WHERE lease_name = ? AND owner_id = ? AND fence = ? AND (lease_expires_at IS NUL
     lock_supervisors: "-- leases.lock_supervisors
 SELECT lease_name, owner_id, fence, lease_expires_at
 FROM pc_scheduler_leases
-WHERE lease_name = 'global' OR lease_name = 'supervisor-mode' OR (lease_name >= 'artifact:' AND lease_name < 'artifact;')
+WHERE lease_name = 'global' OR (lease_name >= 'artifact:' AND lease_name < 'artifact;')
 ORDER BY lease_name",
     end_terms: "-- leases.end_terms
 UPDATE pc_scheduler_leases

@@ -16,5 +16,6 @@ pub(crate) mod memory_entries;
 pub(crate) mod rates;
 pub(crate) mod sources;
 pub(crate) mod spans;
+pub(crate) mod upkeep;
 pub(crate) mod usage;
 pub(crate) mod works;

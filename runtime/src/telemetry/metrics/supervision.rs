@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use powercontext_core::fence::Fence;
+use powercontext_core::limits::PAYLOAD_VERSIONS;
 use powercontext_core::supervise::member::Role;
 use prometheus::core::Collector;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
@@ -220,7 +221,9 @@ impl Supervision {
     pub(super) fn set_payload_depths(&self, depths: impl IntoIterator<Item = (u32, u64)>) {
         let depth =
             |(version, items): (u32, u64)| (vec![version.to_string()], i64::try_from(items).unwrap_or(i64::MAX));
-        self.payload.show(depths.into_iter().map(depth).collect(), 0);
+        // A version that this build reads is told also when nothing waits in it: who asks must be able to tell none from unknown.
+        let none = PAYLOAD_VERSIONS.map(|version| (version, 0));
+        self.payload.show(none.chain(depths).map(depth).collect(), 0);
     }
 
     fn with_family(&self, family: &str, act: impl FnOnce(&FamilyMetrics)) {

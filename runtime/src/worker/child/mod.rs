@@ -109,7 +109,7 @@ impl Executor for Child {
         self.jobs.contains_key(kind)
     }
 
-    fn is_elsewhere(&self) -> bool {
+    fn is_elsewhere(&self, _kind: &WorkKind) -> bool {
         true
     }
 

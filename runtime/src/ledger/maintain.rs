@@ -1,0 +1,90 @@
+//! Deleting what nobody needs any more, in small transactions: ended items after their retention, rate windows that are over,
+//! old attempts of live items, and members that died long ago. Failed items stay until an operator acts.
+
+use std::sync::Arc;
+
+use powercontext_core::time::{DbTime, Span};
+
+use crate::store::{Db, Tx, TxError, TxName, members, rates, upkeep};
+
+/// Most items that one transaction deletes, so that none holds its rows for long.
+const ITEMS_AT_ONCE: u32 = 128;
+/// Live items whose attempts one transaction looks at.
+const LONG_ITEMS_AT_ONCE: u32 = 64;
+/// How long the row of a member that died is kept, for whoever looks for the cause.
+const DEAD_MEMBERS_KEPT: Span = Span::seconds(86_400);
+
+/// How long things are kept, and how much is deleted at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upkeep {
+    /// How long an ended item is kept.
+    pub retention: Span,
+    /// Rows deleted at once, 1 to 500.
+    pub batch: u32,
+}
+
+/// What a batch deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cleaned {
+    /// Ended items.
+    pub operations: u64,
+    /// Rate windows.
+    pub rate_limit_windows: u64,
+    /// Attempts of live items.
+    pub attempts: u64,
+    /// Members.
+    pub members: u64,
+}
+
+impl Cleaned {
+    /// Whether nothing was left to delete.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            operations: self.operations + other.operations,
+            rate_limit_windows: self.rate_limit_windows + other.rate_limit_windows,
+            attempts: self.attempts + other.attempts,
+            members: self.members + other.members,
+        }
+    }
+}
+
+/// Deletes one batch. Deleting again what a lost reply hides is harmless.
+///
+/// # Errors
+/// [`TxError`]; what was deleted before it stays deleted.
+pub async fn maintain(db: &Db, upkeep: Upkeep) -> Result<Cleaned, TxError> {
+    let input = Arc::new(upkeep);
+    let operations = db.tx_with(TxName::Maintain, &input, |tx, upkeep| Box::pin(operations(tx, upkeep)));
+    let operations = operations.await?;
+    let rest = db.tx_with(TxName::Maintain, &input, |tx, upkeep| Box::pin(rest(tx, upkeep)));
+    Ok(Cleaned {
+        operations,
+        ..rest.await?
+    })
+}
+
+fn before(now: DbTime, span: Span) -> DbTime {
+    let micros = i64::try_from(span.as_millis().saturating_mul(1000)).unwrap_or(i64::MAX);
+    DbTime::from_micros(now.micros().saturating_sub(micros))
+}
+
+async fn operations(tx: &mut Tx, upkeep: &Upkeep) -> Result<u64, TxError> {
+    let cutoff = before(tx.now().await?, upkeep.retention);
+    upkeep::purge_ended(tx, cutoff, upkeep.batch.min(ITEMS_AT_ONCE)).await
+}
+
+async fn rest(tx: &mut Tx, upkeep: &Upkeep) -> Result<Cleaned, TxError> {
+    let cutoff = before(tx.now().await?, DEAD_MEMBERS_KEPT);
+    Ok(Cleaned {
+        operations: 0,
+        attempts: upkeep::trim_attempts(tx, LONG_ITEMS_AT_ONCE).await?,
+        rate_limit_windows: rates::purge(tx, upkeep.batch).await?,
+        members: members::purge(tx, cutoff, upkeep.batch).await?,
+    })
+}
