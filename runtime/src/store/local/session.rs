@@ -197,7 +197,9 @@ impl Session {
 
     fn bound(&self, sql: &str, args: &[Value<'_>]) -> rusqlite::Result<CachedStatement<'_>> {
         let mut statement = self.conn.prepare_cached(sql)?;
-        for (at, value) in (1..).zip(args) {
+        // One list of arguments serves the texts of both engines, and this text may name fewer of them.
+        let named = statement.parameter_count();
+        for (at, value) in (1..).zip(args.iter().take(named)) {
             statement.raw_bind_parameter(at, value)?;
         }
         Ok(statement)
