@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use powercontext::ledger::{Claim, Ended, KindSpec, LeaseTerm};
+use powercontext::ledger::{Claim, Ended, KindSpec, Kinds, LeaseTerm, Ledger};
 use powercontext::rt;
 use powercontext::store::works::Beat;
 use powercontext_core::fail::FailCode;
@@ -17,6 +17,7 @@ use powercontext_core::work::{AttemptNo, Outcome};
 use crate::ledger_kit::{Kit, LONG_LEASE, THREE_ATTEMPTS, claim, claim_one, ledger, on_both_engines_alone, waits};
 
 on_both_engines_alone! {
+    a_kind_without_work_does_not_keep_another_from_being_claimed,
     of_two_processes_that_claim_at_once_one_gets_the_item,
     each_claim_counts_the_attempt_and_raises_the_fence_by_one,
     two_processes_share_forty_lanes_without_overlap,
@@ -375,5 +376,20 @@ async fn a_lease_without_a_time_lasts_as_long_as_its_process(kit: &Kit) -> anyho
         kit.outcomes(*second.held.key()).await?,
         ["lease_expired_retry", "succeeded"]
     );
+    Ok(())
+}
+
+async fn a_kind_without_work_does_not_keep_another_from_being_claimed(kit: &Kit) -> anyhow::Result<()> {
+    let scope = kit.scope_with_source("s").await?;
+    let (id, _) = kit.accepted(&scope).await?;
+    let (memory, idle) = (KindSpec::memory(THREE_ATTEMPTS), KindSpec::maintenance());
+    let kinds = Kinds::new([memory.clone(), idle.clone()]);
+    let process = Ledger::new(kit.db().clone(), kinds, rt::member_id(), LONG_LEASE);
+    let claim = Claim {
+        kinds: vec![(idle.kind, 1), (memory.kind, 4)],
+    };
+    let claimed = process.claim(&claim).await?;
+    let ids: Vec<_> = claimed.iter().map(|claimed| *claimed.held.key()).collect();
+    assert_eq!(ids, [id]);
     Ok(())
 }

@@ -190,6 +190,10 @@ pub(crate) fn lock_candidates(lanes: &[&LaneKey], pages: &[(&BindingName, Vec<Ca
         );
         packet.id(binding.as_str());
         packet.sql(") AS dirty_generation\nFROM pc_work_items\nWHERE work_id IN (");
+        if page.is_empty() {
+            // A kind without candidates beside one that has some: an empty list is no SQL, and no id is NULL.
+            packet.sql("NULL");
+        }
         packet.padded(page, |packet, one| {
             packet.id(&one.id.to_string());
         });
