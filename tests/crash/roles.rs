@@ -60,7 +60,7 @@ impl Deployment {
     }
 }
 
-async fn metric(client: &Client, series: &str) -> anyhow::Result<f64> {
+async fn metric(client: &Client, series: &str) -> anyhow::Result<i64> {
     let text = client.get("/metrics").await?.expect(200)?.text;
     let line = text.lines().find_map(|line| line.strip_prefix(series));
     let value = line.with_context(|| format!("no {series} in:\n{text}"))?;
@@ -68,10 +68,10 @@ async fn metric(client: &Client, series: &str) -> anyhow::Result<f64> {
 }
 
 /// Waits until this process leads, and answers its fence.
-async fn leads(server: &Server) -> anyhow::Result<f64> {
+async fn leads(server: &Server) -> anyhow::Result<i64> {
     until("a leader", TAKEN_OVER, async || {
         let fence = metric(&server.client, GLOBAL).await?;
-        Ok((fence > 0.0).then_some(fence))
+        Ok((fence > 0).then_some(fence))
     })
     .await
 }
@@ -122,10 +122,10 @@ async fn each_role_serves_what_it_may_and_together_they_extract_what_was_capture
     settled(&deployment.database, &api.client, "garden", 3).await?;
     for role in ["api", "scheduler", "worker"] {
         let series = format!("powercontext_runtime_role_members{{role=\"{role}\"}}");
-        ensure!(metric(&api.client, &series).await? == 1.0, "{series}");
+        ensure!(metric(&api.client, &series).await? == 1, "{series}");
     }
-    ensure!(metric(&worker.client, "powercontext_schema_revision").await? >= 6.0);
-    ensure!(metric(&worker.client, "powercontext_worker_inflight").await? == 0.0);
+    ensure!(metric(&worker.client, "powercontext_schema_revision").await? >= 6);
+    ensure!(metric(&worker.client, "powercontext_worker_inflight").await? == 0);
     scheduler.stop().await?;
     worker.stop().await?;
     api.stop().await?;
@@ -140,7 +140,7 @@ async fn a_killed_leader_is_replaced_with_a_higher_fence_and_one_that_ends_at_on
     let first = deployment.start("scheduler").await?;
     let fence = leads(&first).await?;
     let second = deployment.start("scheduler").await?;
-    ensure!(metric(&second.client, GLOBAL).await? == 0.0, "a standby");
+    ensure!(metric(&second.client, GLOBAL).await? == 0, "a standby");
     ensure!(checks(&second.client).await?["status"] == "ready", "a standby is ready");
     first.kill().await?;
     let higher = leads(&second).await?;
@@ -180,7 +180,7 @@ async fn a_leader_frozen_before_its_admission_commits_changes_no_row_once_it_wak
     std::fs::remove_file(&armed)?;
     frozen.thaw()?;
     frozen.logged("this process leads no more", TAKEN_OVER).await?;
-    ensure!(metric(&frozen.client, GLOBAL).await? == 0.0);
+    ensure!(metric(&frozen.client, GLOBAL).await? == 0);
     ensure!(
         facts::number(&deployment.database, admitted).await? == 1,
         "it admitted nothing"
@@ -225,7 +225,7 @@ async fn a_change_of_mode_ends_the_leader_and_refuses_a_scheduler_of_the_old_one
     ensure!(switched.status.success(), "{switched:?}");
     // The one that still runs has lost its term and takes no other.
     old.logged("another mode of supervision is stored", TAKEN_OVER).await?;
-    ensure!(metric(&old.client, GLOBAL).await? == 0.0);
+    ensure!(metric(&old.client, GLOBAL).await? == 0);
     ensure!(checks(&old.client).await?["checks"]["scheduler.discovery"] == "misconfigured");
     let log = deployment.refused(&deployment.role("scheduler")).await?;
     ensure!(log.contains("the stored mode of supervision is dedicated"), "{log}");
@@ -234,7 +234,7 @@ async fn a_change_of_mode_ends_the_leader_and_refuses_a_scheduler_of_the_old_one
     let new = deployment.role("scheduler").with(mode, "dedicated").start().await?;
     let memory = "powercontext_supervisor_fence{lease=\"artifact:memory\"}";
     until("a leader of the family", TAKEN_OVER, async || {
-        Ok((metric(&new.client, memory).await? > 0.0).then_some(()))
+        Ok((metric(&new.client, memory).await? > 0).then_some(()))
     })
     .await?;
     let worker = deployment.start("worker").await?;

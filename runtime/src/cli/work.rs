@@ -189,12 +189,11 @@ impl Wanted {
             Self::Ids(act, ids) => {
                 let mut tally = Tally::default();
                 for id in ids {
-                    match ledger.work(id).await? {
-                        Some(row) => tally.count(apply(ledger, act, &row).await?),
-                        None => {
-                            streams.complain(format_args!("There is no work {id}."));
-                            tally.passed += 1;
-                        }
+                    if let Some(row) = ledger.work(id).await? {
+                        tally.count(apply(ledger, act, &row).await?);
+                    } else {
+                        streams.complain(format_args!("There is no work {id}."));
+                        tally.passed += 1;
                     }
                 }
                 Ok(tally.tell(act, streams))

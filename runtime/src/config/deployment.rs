@@ -229,7 +229,10 @@ pub(super) fn absent_families(r: &mut Reader) -> Result<(), Refused> {
     let skill = r.optional(&keys::RUNTIME_SKILL_SCHEDULE_SECONDS);
     let handoff = r.optional(&keys::RUNTIME_HANDOFF_SCHEDULE_SECONDS);
     let profile = r.get(&keys::RUNTIME_PROFILE_SCHEDULE_ENABLED);
-    (topic?, experience?, skill?, handoff?);
+    topic?;
+    experience?;
+    skill?;
+    handoff?;
     profile.map(|_| ())
 }
 

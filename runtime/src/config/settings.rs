@@ -162,7 +162,7 @@ fn sections(r: &mut Reader, purpose: Purpose) -> Result<Settings, Refused> {
         .as_ref()
         .is_ok_and(|it| it.mode == DeploymentMode::SingleNode);
     let memory_workers = memory_workers(r, is_alone);
-    let worker = worker(r, memory_workers.as_ref().ok().copied());
+    let worker = worker(r, memory_workers);
     let retry = bounded_retry(r);
     let operations = operations(r);
     let maintenance = maintenance(r);
@@ -189,7 +189,8 @@ fn sections(r: &mut Reader, purpose: Purpose) -> Result<Settings, Refused> {
         .is_some_and(|(text, _)| !text.is_empty());
     let (access, is_token_idle) = access?;
     let is_path_ignored = scheduler_path?.is_some();
-    (absent?, fits?);
+    absent?;
+    fits?;
     let notices = [
         (has_external, Notice::ExternalSkillsIgnored),
         (is_path_ignored, Notice::SchedulerPathIgnored),
@@ -323,7 +324,7 @@ pub(super) fn thrice(span: Span) -> Span {
     Span::millis(span.as_millis() * 3)
 }
 
-fn worker(r: &mut Reader, memory_workers: Option<Option<NonZeroU16>>) -> Result<WorkerSettings, Refused> {
+fn worker(r: &mut Reader, memory_workers: Result<Option<NonZeroU16>, Refused>) -> Result<WorkerSettings, Refused> {
     let concurrency = r.optional(&keys::WORKER_CONCURRENCY);
     let lease = r.get(&keys::WORKER_LEASE_SECONDS);
     let heartbeat = r.get(&keys::WORKER_HEARTBEAT_SECONDS);
@@ -342,7 +343,9 @@ fn worker(r: &mut Reader, memory_workers: Option<Option<NonZeroU16>>) -> Result<
         let reason = format!("must be less than {}", keys::WORKER_LEASE_SECONDS.name);
         r.refuse(&keys::WORKER_SHUTDOWN_GRACE_SECONDS, grace.origin, reason);
     }
-    let sum = memory_workers.map(|workers| workers.map_or(CONCURRENCY, |n| u32::from(n.get())));
+    let sum = memory_workers
+        .ok()
+        .map(|workers| workers.map_or(CONCURRENCY, |n| u32::from(n.get())));
     Ok(WorkerSettings {
         concurrency: concurrency?.map(|n| n.value).or(sum).ok_or(Refused)?,
         lease,

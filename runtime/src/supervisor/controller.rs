@@ -128,11 +128,12 @@ impl Controller {
                 Rest::Idle => {}
             }
         }
-        // A look that found nothing is silent.
-        if places
+        // Each is asked, because asking forgets.
+        let worked = places
             .iter_mut()
-            .fold(false, |any, place| place.desk.take_worked() || any)
-        {
+            .filter_map(|place| place.desk.take_worked().then_some(()));
+        // A look that found nothing is silent.
+        if worked.count() > 0 {
             span.end_as("leader");
         }
         Ok((rest, wants_room))

@@ -42,9 +42,10 @@ pub(super) async fn checks(ledger: &Ledger, provider: Option<&Readiness>, around
     let looks = futures_util::future::join3(
         database(ledger),
         async {
-            match role.works() {
-                true => Some(handlers(ledger, around).await),
-                false => None,
+            if role.works() {
+                Some(handlers(ledger, around).await)
+            } else {
+                None
             }
         },
         async {
@@ -56,7 +57,7 @@ pub(super) async fn checks(ledger: &Ledger, provider: Option<&Readiness>, around
     );
     let (database, handlers, others) = looks.await;
     checks.push(blocking("database", database));
-    checks.extend(around.standing.as_ref().map(|standing| membership(standing)));
+    checks.extend(around.standing.as_ref().map(membership));
     if let Some((scheduler, worker)) = others {
         checks.push(degrading("runtime.scheduler", scheduler));
         checks.push(degrading("runtime.worker", worker));
