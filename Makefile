@@ -15,6 +15,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # The demonstration's input, and what else to hand to the commands: make test TEST_ARGS='-p powercontext-core'.
 CONVERSATION ?= docs/examples/conversation.jsonl
 RUN_ARGS ?=
+DISTRIBUTED_ARGS ?=
 TEST_ARGS ?= --workspace
 # Sections (sqlite, oceanbase, served) and --quick: make bench BENCH_ARGS='sqlite --quick'.
 BENCH_ARGS ?=
@@ -28,6 +29,12 @@ run: ## Build, start one server with the deterministic model, and show capture, 
 	@tests/support/deps cargo cc
 	@cargo build --package powercontext
 	@"$(CARGO_TARGET_DIR)/debug/powercontext" dev demo --conversation "$(CONVERSATION)" $(RUN_ARGS)
+
+.PHONY: distributed
+distributed: ## Start an OceanBase kernel and a distributed deployment of seven processes, and show it until Ctrl-C
+	@tests/support/deps cargo cc python3
+	@cargo build --package powercontext
+	@tests/support/distributed "$(CARGO_TARGET_DIR)/debug/powercontext" $(DISTRIBUTED_ARGS)
 
 .PHONY: build
 build: ## Build optimised binaries into dist/

@@ -55,6 +55,23 @@ fn every_link_inside_the_repository_leads_to_a_file() -> anyhow::Result<()> {
     Ok(())
 }
 
+#[test]
+fn every_setting_of_the_compose_file_is_in_the_reference() -> anyhow::Result<()> {
+    let reference = read("docs/reference/configuration.md")?;
+    let compose = read("docs/examples/compose.distributed.yaml")?;
+    let named: BTreeSet<_> = compose
+        .split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
+        .filter(|word| word.starts_with("POWERCONTEXT_SERVER_"))
+        .collect();
+    ensure!(named.len() > 5, "the topology names its settings: {named:?}");
+    let unknown: Vec<_> = named
+        .iter()
+        .filter(|name| !reference.contains(&format!("`{name}`")))
+        .collect();
+    ensure!(unknown.is_empty(), "no such setting: {unknown:?}");
+    Ok(())
+}
+
 fn is_sentence(name: &str) -> bool {
     let is_name = name
         .bytes()

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::{self, ConfigFault, DatabaseLocation, Flag, Settings, Sources};
-use crate::dev::{demo, model};
+use crate::dev::{demo, distributed, model};
 use crate::store::DatabaseUrl;
 use crate::telemetry::log;
 use crate::worker::child::{ChildExit, serve};
@@ -185,6 +185,8 @@ enum DevCommand {
     Model(model::ModelArgs),
     /// Show capture, flush, Memory and search on a server of its own
     Demo(demo::DemoArgs),
+    /// Run two APIs, two Schedulers and two Workers on OceanBase, and show what they do until Ctrl-C
+    Distributed(distributed::DistributedArgs),
 }
 
 impl Cli {
@@ -232,6 +234,10 @@ async fn dev(command: DevCommand, streams: &mut Streams<'_>) -> Exit {
             }
         }
         DevCommand::Demo(args) => match demo::run(args, shutdown).await {
+            Ok(()) => Exit::Done,
+            Err(error) => refusal::failed(&error, streams),
+        },
+        DevCommand::Distributed(args) => match distributed::run(args, shutdown).await {
             Ok(()) => Exit::Done,
             Err(error) => refusal::failed(&error, streams),
         },

@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::net::TcpListener;
-use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
+use crate::config::PREFIX;
 use crate::dev::model::{self, ModelOptions};
+use crate::dev::process::{Home, Process, ProcessFault, free_address, io};
 use crate::rt;
 use client::Client;
 
@@ -52,21 +52,12 @@ pub enum DemoError {
         /// What is wrong, with the line.
         reason: String,
     },
-    /// Something of the machine did not work.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// Why not.
-        source: std::io::Error,
-    },
+    /// The server did not run as it must.
+    #[error(transparent)]
+    Process(#[from] ProcessFault),
     /// The server did not start or did not answer as it must.
     #[error("{0}")]
     Server(String),
-}
-
-fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> DemoError {
-    move |source| DemoError::Io { what, source }
 }
 
 /// One turn of a conversation.
@@ -203,101 +194,33 @@ async fn start_model(stop: CancellationToken) -> Result<SocketAddr, DemoError> {
     Ok(address)
 }
 
-/// A temporary home that goes away with the demonstration.
-struct Home(PathBuf);
-
-impl Home {
-    fn new() -> Result<Self, DemoError> {
-        let path = std::env::temp_dir().join(format!("powercontext-demo-{}", rt::hex_id()));
-        std::fs::create_dir(&path).map_err(io("a temporary home"))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("the temporary home {} could not be removed: {error}", self.0.display());
-        }
-    }
-}
-
 /// The server process.
 struct Server {
     address: SocketAddr,
-    process: Child,
-    log: PathBuf,
+    process: Process,
 }
 
 impl Server {
     async fn start(home: &Home, model: SocketAddr) -> Result<Self, DemoError> {
-        // A port that was free a moment ago; the server says so if somebody took it since.
-        let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .await
-            .map_err(io("a port for the server"))?;
-        let address = probe.local_addr().map_err(io("a port for the server"))?;
-        drop(probe);
-        let binary = std::env::current_exe().map_err(io("the path of this program"))?;
-        let log = home.0.join("server.log");
-        let output = std::fs::File::create(&log).map_err(io("the server's log"))?;
-        let process = Command::new(binary)
-            .args([
-                "server",
-                "run",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                &address.port().to_string(),
-            ])
-            // The demonstration's own settings and nothing of the person's: it must look the same everywhere.
-            .env_clear()
-            .env("POWERCONTEXT_HOME", &home.0)
-            .env("POWERCONTEXT_SERVER_DATABASE_URL", home.0.join("powercontext.db"))
-            .env(
-                "POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL",
-                "openai-chat:deterministic",
-            )
-            .env(
-                "POWERCONTEXT_SERVER_INFERENCE_GENERATION_BASE_URL",
-                format!("http://{model}/v1"),
-            )
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().map_err(io("the server's log"))?)
-            .stderr(output)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(io("starting the server"))?;
-        Ok(Self { address, process, log })
+        let address = free_address().await?;
+        let port = address.port().to_string();
+        let settings = [
+            (
+                "DATABASE_URL",
+                home.path().join("powercontext.db").display().to_string(),
+            ),
+            ("INFERENCE_GENERATION_MODEL", "openai-chat:deterministic".to_owned()),
+            ("INFERENCE_GENERATION_BASE_URL", format!("http://{model}/v1")),
+        ];
+        let env = settings.map(|(key, value)| (format!("{PREFIX}{key}"), value)).into();
+        let args = ["server", "run", "--host", "127.0.0.1", "--port", &port];
+        let process = Process::start(home, "the server", &args, &env)?;
+        Ok(Self { address, process })
     }
 
     /// Asks the server to end, as an operator would, and waits for it.
     async fn stop(&mut self) -> Result<(), DemoError> {
-        let pid = self
-            .process
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid {
-            // A server that is gone already is waited for below.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        match rt::within(STOP_WITHIN, self.process.wait()).await {
-            Ok(Ok(status)) if status.success() => Ok(()),
-            Ok(Ok(status)) => Err(DemoError::Server(format!(
-                "the server ended with {status}:\n{}",
-                self.log_tail()
-            ))),
-            Ok(Err(source)) => Err(DemoError::Io {
-                what: "waiting for the server",
-                source,
-            }),
-            Err(rt::Elapsed) => Err(DemoError::Server("the server did not stop in time".to_owned())),
-        }
-    }
-
-    fn log_tail(&self) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(10)..].join("\n")
+        self.process.terminate();
+        Ok(self.process.ended(STOP_WITHIN).await?)
     }
 }

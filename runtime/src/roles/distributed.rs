@@ -78,6 +78,7 @@ pub(super) async fn run(settings: Settings, shutdown: CancellationToken) -> Resu
 async fn join(settings: &Settings, families: &Families, db: &Db, me: &MemberId) -> Result<Membership, RoleError> {
     let times = settings.coordination;
     let member = member(settings, families, me);
+    let role = member.role;
     let every = times.member_heartbeat.as_std();
     let (membership, judged) = Membership::join(db.clone(), member, times.member_ttl, every).await?;
     // Announced before these are read: a single node that starts meanwhile sees this member.
@@ -93,6 +94,7 @@ async fn join(settings: &Settings, families: &Families, db: &Db, me: &MemberId) 
         .filter(|odd| *odd == powercontext_core::supervise::member::Odd::Contract);
     let reasons: Vec<String> = reasons.into_iter().chain(odd.map(|odd| odd.to_string())).collect();
     if reasons.is_empty() {
+        tracing::info!(member = %me, role = role.as_str(), "this process is a member of the deployment");
         return Ok(membership);
     }
     membership.leave().await;

@@ -42,7 +42,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
             "console",
         ],
     ),
-    ("dev", &["rt", "telemetry", "config", "inference", "roles"]),
+    ("dev", &["rt", "telemetry", "config", "inference", "store", "roles"]),
     (
         "cli",
         &[

@@ -1,0 +1,147 @@
+//! One deployment: a migrated database, a model that does what the test says, and processes of each role.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use powercontext_tests::database::Database;
+use powercontext_tests::facts;
+use powercontext_tests::provider::Provider;
+use powercontext_tests::server::{Server, Setup};
+use powercontext_tests::wait::until;
+
+/// Longest wait for anything that takes a lease to expire, or a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(40);
+
+/// A deployment without processes yet.
+pub(crate) struct Deployment {
+    pub(crate) database: Database,
+    pub(crate) provider: Provider,
+    setup: Setup,
+}
+
+impl Deployment {
+    /// A deployment whose database has been migrated.
+    pub(crate) async fn new() -> anyhow::Result<Self> {
+        let deployment = Self::unmigrated().await?;
+        let migrated = deployment.setup.run(&["server", "migrate"]).await?;
+        ensure!(migrated.status.success(), "{migrated:?}");
+        Ok(deployment)
+    }
+
+    /// A deployment on an empty database.
+    pub(crate) async fn unmigrated() -> anyhow::Result<Self> {
+        let database = Database::oceanbase().await?;
+        let provider = Provider::start().await?;
+        let setup = Setup::new(&database, &provider)
+            .with("COORDINATION_ALLOW_SEEKDB_SERVER", "true")
+            .with("COORDINATION_SCHEDULER_LEASE_SECONDS", "3")
+            .with("COORDINATION_SCHEDULER_RENEW_SECONDS", "1");
+        Ok(Self {
+            database,
+            provider,
+            setup,
+        })
+    }
+
+    /// Takes every table away, whoever had the schema before.
+    pub(crate) async fn drop_tables(&self) -> anyhow::Result<()> {
+        let tables = "select table_name from information_schema.tables where table_schema = database()";
+        let mut raw = self.database.raw().await?;
+        raw.execute("set foreign_key_checks = 0").await?;
+        for table in raw.rows(tables).await? {
+            raw.execute(&format!("drop table {}", table.text(0)?)).await?;
+        }
+        Ok(())
+    }
+
+    /// The same with this setting for every process.
+    pub(crate) fn with(mut self, key: &str, value: &str) -> Self {
+        self.setup = self.setup.with(key, value);
+        self
+    }
+
+    /// Processes of a role.
+    pub(crate) fn role(&self, role: &str) -> Setup {
+        let setup = self.setup.clone().with("DEPLOYMENT_MODE", "distributed");
+        setup.with("DEPLOYMENT_ROLE", role)
+    }
+
+    /// Starts a process of a role and waits until it is ready.
+    pub(crate) async fn start(&self, role: &str) -> anyhow::Result<Server> {
+        self.role(role).start().await
+    }
+
+    /// Two Workers, two Schedulers and two APIs.
+    pub(crate) async fn all(&self) -> anyhow::Result<Six> {
+        Ok(Six {
+            workers: [self.start("worker").await?, self.start("worker").await?],
+            schedulers: [self.start("scheduler").await?, self.start("scheduler").await?],
+            apis: [self.start("api").await?, self.start("api").await?],
+        })
+    }
+
+    /// Member that holds the global lease, and the fence of its term; `None` while nobody does.
+    pub(crate) async fn leader(&self) -> anyhow::Result<Option<(String, i64)>> {
+        let sql = "select owner_id, fence from pc_scheduler_leases
+                   where lease_name = 'global' and owner_id is not null and lease_expires_at > utc_timestamp(6)";
+        let rows = self.database.raw().await?.rows(sql).await?;
+        rows.first().map(|row| Ok((row.text(0)?, row.int(1)?))).transpose()
+    }
+
+    /// Waits for a leader with a fence above this one.
+    pub(crate) async fn led_above(&self, fence: i64) -> anyhow::Result<(String, i64)> {
+        until("somebody leads under a higher fence", SOON, async || {
+            Ok(self.leader().await?.filter(|(_, now)| *now > fence))
+        })
+        .await
+    }
+
+    /// Member that runs an operation.
+    pub(crate) async fn runner(&self, operation: &str) -> anyhow::Result<String> {
+        let sql = format!("select lease_owner from pc_work_items where work_id = '{operation}'");
+        let rows = self.database.raw().await?.rows(&sql).await?;
+        rows.first().context("no such operation")?.text(0)
+    }
+
+    /// Whether no rule of the ledger is broken.
+    pub(crate) async fn holds(&self) -> anyhow::Result<()> {
+        facts::hold(&self.database).await
+    }
+}
+
+/// Two processes of each role.
+pub(crate) struct Six {
+    pub(crate) workers: [Server; 2],
+    pub(crate) schedulers: [Server; 2],
+    pub(crate) apis: [Server; 2],
+}
+
+impl Six {
+    /// Ends all of them in order.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        for server in self.apis.into_iter().chain(self.schedulers).chain(self.workers) {
+            server.stop().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The value of a series on a process's `/metrics`; 0 when it is not there.
+pub(crate) async fn metric(server: &Server, series: &str) -> anyhow::Result<f64> {
+    let text = server.client.get("/metrics").await?.text;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    Ok(line.map_or(Ok(0.0), str::parse)?)
+}
+
+/// The one of two processes whose log says that it runs as this member, and the other.
+pub(crate) fn by_member(pair: [Server; 2], member: &str) -> anyhow::Result<(Server, Server)> {
+    let [first, second] = pair;
+    if first.log().contains(member) {
+        Ok((first, second))
+    } else {
+        ensure!(second.log().contains(member), "no process runs as {member}");
+        Ok((second, first))
+    }
+}
