@@ -4,12 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use powercontext::rt;
 use powercontext_tests::binary;
 use tokio::process::Command;
 
 const PREFIX: &str = "POWERCONTEXT_SERVER_";
+/// Longest wait for a refusal.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What is set (names without the prefix, but for those of others), and the one fault of it: which, from where, why.
 struct Wrong {
@@ -98,7 +102,7 @@ const WRONG: &[Wrong] = &[
         "DATABASE_URL" = ":memory:",
         "a database in memory is lost at the end of the process; name a file"
     ),
-    refused!("DATABASE_POOL_SIZE" = "3", "must be a whole number from 4 to 1000"),
+    refused!("DATABASE_POOL_SIZE" = "1", "must be a whole number from 2 to 1000"),
     refused!("POWERCONTEXT_HOME" = " ", "must be the path of a folder"),
     refused!(
         "DEPLOYMENT_ID" = " ",
@@ -268,10 +272,11 @@ impl Wrong {
 async fn run(home: &Path, arguments: &[&str], env: &BTreeMap<String, String>) -> anyhow::Result<Output> {
     let mut command = Command::new(binary::server()?);
     command.args(arguments).env_clear().env("HOME", home).envs(env);
-    command
-        .stdin(Stdio::null())
-        .output()
-        .await
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    // Settings that were accepted after all would run a server.
+    let ended = rt::within(ENDS_WITHIN, command.output()).await;
+    ended
+        .context("the program runs instead of refusing")?
         .context("starting the program")
 }
 
