@@ -119,7 +119,7 @@ fn the_check_finds_what_it_is_for() {
 fn f() {
     tracing::warn!(error = %error, left, role = name(1, "a, b"), "fine, (really)");
     tracing::info!(
-        scope = %scope,
+        prompt = %prompt,
         ?error,
         error = ?error,
         kind = ?error.kind(),
@@ -128,7 +128,7 @@ fn f() {
 }
 "#;
     let expected = [
-        "f.rs:4: `scope = %scope` is no field of telemetry::field",
+        "f.rs:4: `prompt = %prompt` is no field of telemetry::field",
         "f.rs:4: `?error` logs with Debug",
         "f.rs:4: `error = ?error` logs with Debug",
         "f.rs:4: `\"message {scope}\"` formats a value into the message",
