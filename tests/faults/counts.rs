@@ -120,8 +120,7 @@ async fn one_finish_that_is_not_usual_does_not_fail_the_others() -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_is_three_or_four_round_trips_however_many_it_takes_and_one_when_there_is_nothing() -> anyhow::Result<()>
-{
+async fn a_claim_is_a_few_round_trips_however_many_it_takes_and_one_when_there_is_nothing() -> anyhow::Result<()> {
     let rig = Rig::new().await?;
     warm(&rig).await?;
     let before = rig.proxy.counts();
@@ -131,10 +130,10 @@ async fn a_claim_is_three_or_four_round_trips_however_many_it_takes_and_one_when
     for (wanted, taken) in [(1, 1), (3, 3), (64, 64), (64, 2)] {
         let before = rig.proxy.counts();
         ensure!(rig.ledger.claim(&claim(wanted)).await?.len() == taken);
-        // The fourth reads ordinary items, which have one start in four whatever was asked for.
+        // Three, and up to three more where a start is kept for ordinary items, which are read by a statement of their own.
         let (trips, commits) = since(&rig, before);
         ensure!(
-            (3..=4).contains(&trips) && commits == 1,
+            (3..=6).contains(&trips) && commits == 1,
             "{taken}: {trips} trips, {commits} commits"
         );
     }

@@ -299,7 +299,8 @@ async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<
 async fn ordinary_first(tx: &mut Tx, input: &Input, pages: &mut [Vec<Candidate>]) -> Result<BTreeSet<WorkId>, TxError> {
     let mut ordinary = BTreeSet::new();
     for (((spec, _), kept), page) in input.wanted.iter().zip(&input.ordinary).zip(pages) {
-        if *kept == 0 {
+        // A page without any item has no ordinary one either.
+        if *kept == 0 || page.is_empty() {
             continue;
         }
         let mut found = admitted::ready(tx, &spec.binding, spec.payload_version).await?;
