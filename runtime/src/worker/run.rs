@@ -105,7 +105,6 @@ impl Run {
             tracing::warn!(
                 binding = spec.binding.as_str(),
                 family = spec.family.as_str(),
-                scope = self.claimed.scope.as_str(),
                 trigger = self.claimed.trigger(),
                 generation = self.claimed.requested.get(),
                 member = held.member().as_str(),
