@@ -1,6 +1,7 @@
 //! What the tests of the ledger share: a database of their own, ledgers of several processes on it, and short words for
 //! what a client, a worker and time do. Every test ends with the checker of the ledger's rows.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -68,10 +69,16 @@ pub(crate) struct Kit {
     pub(crate) a: Ledger,
     /// Another process.
     pub(crate) b: Ledger,
+    slots_max: Option<NonZeroU16>,
 }
 
 fn spec() -> KindSpec {
     KindSpec::memory(THREE_ATTEMPTS)
+}
+
+/// The kind of these tests with a cap over all processes.
+pub(crate) fn capped(slots_max: Option<NonZeroU16>) -> KindSpec {
+    KindSpec { slots_max, ..spec() }
 }
 
 pub(crate) fn binding() -> BindingName {
@@ -84,8 +91,13 @@ pub(crate) fn ledger(db: &Db, spec: KindSpec, lease: LeaseTerm) -> Ledger {
 
 impl Kit {
     pub(crate) fn new(test: TestDb) -> Self {
-        let [a, b] = [(); 2].map(|()| ledger(&test.db, spec(), LONG_LEASE));
-        Self { test, a, b }
+        Self::capped(test, None)
+    }
+
+    /// The same where all processes together run at most so many.
+    pub(crate) fn capped(test: TestDb, slots_max: Option<NonZeroU16>) -> Self {
+        let [a, b] = [(); 2].map(|()| ledger(&test.db, capped(slots_max), LONG_LEASE));
+        Self { test, a, b, slots_max }
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -98,7 +110,7 @@ impl Kit {
 
     /// One more process.
     pub(crate) fn process(&self) -> Ledger {
-        ledger(self.db(), spec(), LONG_LEASE)
+        ledger(self.db(), capped(self.slots_max), LONG_LEASE)
     }
 
     pub(crate) fn scope(&self, name: &str) -> anyhow::Result<ScopeId> {

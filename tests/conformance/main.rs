@@ -13,6 +13,7 @@ mod ledger_leases;
 mod ledger_operator;
 mod ledger_random;
 mod ledger_recover;
+mod ledger_slots;
 mod ledger_tx;
 mod ledger_usual;
 mod memory;

@@ -1,10 +1,10 @@
-//! What ships cannot be stopped at named points.
+//! What ships cannot be stopped at named points, and has no families for tests.
 
 use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-/// Packages that a build of this package alone compiles into its programs.
+/// Packages that a build of this package alone compiles into its programs, and with which features.
 fn packages(package: &str) -> anyhow::Result<String> {
     let output = Command::new(env!("CARGO"))
         .args([
@@ -14,6 +14,8 @@ fn packages(package: &str) -> anyhow::Result<String> {
             "normal,build",
             "--prefix",
             "none",
+            "--format",
+            "{p} {f}",
             "--package",
             package,
         ])
@@ -25,13 +27,22 @@ fn packages(package: &str) -> anyhow::Result<String> {
 }
 
 #[test]
-fn the_shipped_server_has_no_fail_points_and_the_tests_have() -> anyhow::Result<()> {
+fn the_shipped_server_has_no_fail_points_and_no_test_families_and_the_tests_have() -> anyhow::Result<()> {
     let has_points = |packages: &str| packages.lines().any(|line| line.starts_with("fail v"));
     // What `make build` and `make run` build.
     ensure!(!has_points(&packages("powercontext")?), "fail points would ship");
     ensure!(
         has_points(&packages("powercontext-tests")?),
         "the crash suite has no fail points"
+    );
+    let has_families = |packages: &str| packages.contains("test-families");
+    ensure!(
+        !has_families(&packages("powercontext")?),
+        "families for tests would ship"
+    );
+    ensure!(
+        has_families(&packages("powercontext-tests")?),
+        "the tests have no families"
     );
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! What the paths of the ledger cost: round trips and commits as the proxy counts them (ADR 0017). A figure here is a
 //! promise of `docs/performance.md`.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use anyhow::ensure;
-use powercontext::ledger::{Claimed, Done, Ended, Flushed};
+use powercontext::ledger::{Claimed, Done, Ended, Flushed, KindSpec, Kinds, LeaseTerm, Ledger};
+use powercontext::rt;
 use powercontext_core::ids::ScopeId;
 use powercontext_core::refs::Position;
+use powercontext_core::time::Span;
 use powercontext_tests::proxy::Counts;
 
 use crate::kit::{Rig, claim, kind, request};
@@ -141,6 +144,34 @@ async fn a_claim_is_a_few_round_trips_however_many_it_takes_and_one_when_there_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_of_a_family_with_a_cap_is_one_round_trip_more_and_one_when_no_slot_is_free() -> anyhow::Result<()> {
+    let rig = Rig::new().await?;
+    warm(&rig).await?;
+    let spec = KindSpec {
+        slots_max: NonZeroU16::new(12),
+        ..kind()
+    };
+    let lease = LeaseTerm::Timed(Span::seconds(60));
+    let capped = Ledger::new(rig.ledger.db().clone(), Kinds::new([spec]), rt::member_id(), lease);
+    queued(&rig, 0, 20).await?;
+    // The first one also makes the slots.
+    ensure!(capped.claim(&claim(1)).await?.len() == 1);
+    for (wanted, taken) in [(1, 1), (3, 3), (64, 7)] {
+        let before = rig.proxy.counts();
+        ensure!(capped.claim(&claim(wanted)).await?.len() == taken);
+        let (trips, commits) = since(&rig, before);
+        ensure!(
+            (4..=7).contains(&trips) && commits == 1,
+            "{taken}: {trips} trips, {commits} commits"
+        );
+    }
+    let before = rig.proxy.counts();
+    ensure!(capped.claim(&claim(64)).await?.is_empty());
+    ensure!(since(&rig, before) == (1, 0), "{:?}", since(&rig, before));
+    rig.check().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_enqueue_is_three_round_trips_for_one_as_for_hundreds() -> anyhow::Result<()> {
     const SCOPES: usize = 200;
     let rig = Rig::new().await?;
@@ -177,7 +208,6 @@ async fn an_enqueue_is_three_round_trips_for_one_as_for_hundreds() -> anyhow::Re
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_in_steady_refill_needs_less_than_a_round_trip_an_item_for_its_claims() -> anyhow::Result<()> {
-    use powercontext::rt;
     use powercontext::worker::{Inline, Worker, WorkerSettings};
     use powercontext_tests::wait::until;
     use std::time::Duration;

@@ -129,7 +129,9 @@ impl Rig {
         let done = self.family.run(&host, &claimed.scope, &Cancel::new()).await;
         let done = done.map_err(|code| anyhow::anyhow!("the run failed: {}", code.code()))?;
         let write = done.write.map(|write| {
-            let DomainWrite::Memory(write) = write;
+            let DomainWrite::Memory(write) = write else {
+                panic!("the write of another family")
+            };
             Arc::new(write) as Arc<dyn powercontext::ledger::DomainWrite>
         });
         Ok(Done {

@@ -16,6 +16,7 @@ struct Item {
     lane: String,
     seq: i64,
     scope: String,
+    kind: String,
     status: String,
     is_ready: bool,
     owner: Option<String>,
@@ -28,6 +29,11 @@ struct Item {
 }
 
 impl Item {
+    /// Its family: the part of the kind behind the product.
+    fn family(&self) -> &str {
+        self.kind.split('.').nth(1).unwrap_or_default()
+    }
+
     fn is_live(&self) -> bool {
         !matches!(self.status.as_str(), "succeeded" | "cancelled")
     }
@@ -49,16 +55,24 @@ struct Attempt {
     outcome: Option<String>,
 }
 
+#[derive(Debug)]
+struct Slot {
+    family: String,
+    holder: Option<(String, i64)>,
+}
+
 struct Rows {
+    slots: Vec<Slot>,
     lanes: BTreeMap<String, (Option<i64>, i64)>,
     items: Vec<Item>,
     keys: BTreeMap<String, (String, String)>,
     attempts: BTreeMap<String, Vec<Attempt>>,
-    /// Per scope: dirty, clean, requested, handled, owed, and how far cursor and journal stand.
-    intents: BTreeMap<String, [i64; 7]>,
+    /// Per binding and scope: dirty, clean, requested, handled, owed, and how far cursor and journal stand.
+    intents: BTreeMap<(String, String), [i64; 7]>,
 }
 
-/// Checks every row of the ledger. `binding` is the one whose intents belong to the items: the tests enqueue one kind.
+/// Checks every row of the ledger. `binding` is the one whose intents belong to the items, beside those of maintenance and of
+/// the families that only tests have. A binding begins with the name of its family.
 ///
 /// # Errors
 /// When the database does not answer, or with every broken rule.
@@ -70,12 +84,14 @@ pub async fn check(url: &str, binding: &str) -> anyhow::Result<()> {
     keys(&rows, &mut faults);
     items(&rows, &mut faults);
     intents(&rows, &mut faults);
+    slots(&rows, &mut faults);
     ensure!(faults.is_empty(), "broken rules:\n{}", faults.join("\n"));
     Ok(())
 }
 
 async fn read(raw: &mut Raw, binding: &str) -> anyhow::Result<Rows> {
     let mut rows = Rows {
+        slots: Vec::new(),
         lanes: BTreeMap::new(),
         items: Vec::new(),
         keys: BTreeMap::new(),
@@ -101,20 +117,27 @@ async fn read(raw: &mut Raw, binding: &str) -> anyhow::Result<Rows> {
         rows.attempts.entry(row.text(0)?).or_default().push(attempt);
     }
     rows.items = read_items(raw).await?;
+    let sql = "select family, work_id, fence from pc_artifact_processing_slots order by family, slot_no";
+    for row in raw.rows(sql).await? {
+        rows.slots.push(Slot {
+            family: row.text(0)?,
+            holder: row.opt_text(1)?.zip(row.opt_int(2)?),
+        });
+    }
     let sql = format!(
-        "select i.scope_id, i.dirty_generation, i.clean_generation, i.requested_generation, i.handled_generation,
+        "select i.binding_name, i.scope_id, i.dirty_generation, i.clean_generation, i.requested_generation, i.handled_generation,
                 i.is_owed + 0, coalesce(c.sequence, 0), coalesce(h.position, 0)
          from pc_artifact_processing_intents i
          left join pc_source_cursors c on c.scope_id = i.scope_id and c.binding_name = i.binding_name
          left join pc_source_journal_heads h on h.scope_id = i.scope_id
-         where i.binding_name in ('{binding}', 'maintenance')"
+         where i.binding_name in ('{binding}', 'maintenance') or i.binding_name like 'test-%'"
     );
     for row in raw.rows(&sql).await? {
         let mut numbers = [0; 7];
         for (column, number) in numbers.iter_mut().enumerate() {
-            *number = row.int(column + 1)?;
+            *number = row.int(column + 2)?;
         }
-        rows.intents.insert(row.text(0)?, numbers);
+        rows.intents.insert((row.text(0)?, row.text(1)?), numbers);
     }
     Ok(rows)
 }
@@ -126,7 +149,7 @@ async fn read_items(raw: &mut Raw) -> anyhow::Result<Vec<Item>> {
     };
     let sql = format!(
         "select work_id, logical_key, lane_key, lane_sequence, scope_id, status, ready_at is not null, lease_owner,
-                lease_fence, attempt_count, generation_attempt_count, max_attempts, recovery_generation, {completed}
+                lease_fence, attempt_count, generation_attempt_count, max_attempts, recovery_generation, {completed}, kind
          from pc_work_items order by lane_key, lane_sequence"
     );
     let mut items = Vec::new();
@@ -146,6 +169,7 @@ async fn read_items(raw: &mut Raw) -> anyhow::Result<Vec<Item>> {
             attempts_max: row.opt_int(11)?,
             recoveries: row.int(12)?,
             completed: row.opt_int(13)?,
+            kind: row.text(14)?,
         });
     }
     Ok(items)
@@ -283,7 +307,11 @@ fn items(rows: &Rows, faults: &mut Vec<String>) {
 
 /// The pairs are in order; a request is owed exactly while an item lives; nothing clean was left unread (I6, I12).
 fn intents(rows: &Rows, faults: &mut Vec<String>) {
-    for (scope, numbers) in &rows.intents {
+    let of = |item: &Item, binding: &str, scope: &str| {
+        let (family, is_test) = (item.family(), binding.starts_with("test-"));
+        item.scope == scope && is_test == family.starts_with("test-") && (!is_test || binding.starts_with(family))
+    };
+    for ((binding, scope), numbers) in &rows.intents {
         let [dirty, clean, requested, handled, is_owed, cursor, journal] = *numbers;
         rule!(faults, clean <= dirty, "{scope:?}: clean {clean} > dirty {dirty}");
         rule!(
@@ -296,7 +324,7 @@ fn intents(rows: &Rows, faults: &mut Vec<String>) {
             (is_owed == 1) == (requested > handled),
             "{scope:?}: is_owed {is_owed}"
         );
-        let lives = rows.items.iter().any(|item| item.scope == *scope && item.is_live());
+        let lives = rows.items.iter().any(|item| of(item, binding, scope) && item.is_live());
         rule!(
             faults,
             lives == (requested > handled),
@@ -314,6 +342,28 @@ fn intents(rows: &Rows, faults: &mut Vec<String>) {
         );
     }
     for item in rows.items.iter().filter(|item| item.is_live()) {
-        rule!(faults, rows.intents.contains_key(&item.scope), "{item:?}: no intent");
+        let has_intent = rows.intents.keys().any(|(binding, scope)| of(item, binding, scope));
+        rule!(faults, has_intent, "{item:?}: no intent");
+    }
+}
+
+/// A slot is free, or held by one run under its fence; where a family has slots each of its runs holds one, so there are
+/// never more of them than slots (I13).
+fn slots(rows: &Rows, faults: &mut Vec<String>) {
+    let mut held: BTreeMap<(&str, i64), &Slot> = BTreeMap::new();
+    for slot in &rows.slots {
+        let Some((id, fence)) = &slot.holder else { continue };
+        let before = held.insert((id, *fence), slot);
+        rule!(faults, before.is_none(), "{slot:?}: its item holds another slot too");
+        let runs = |item: &&Item| item.is_running() && item.id == *id && item.fence == *fence;
+        let holder = rows.items.iter().find(runs);
+        rule!(faults, holder.is_some(), "{slot:?}: leaked, for no such run goes on");
+        let is_own = holder.is_none_or(|item| item.family() == slot.family);
+        rule!(faults, is_own, "{slot:?}: held by another family");
+    }
+    for item in rows.items.iter().filter(|item| item.is_running()) {
+        let has_cap = rows.slots.iter().any(|slot| slot.family == item.family());
+        let holds = held.contains_key(&(item.id.as_str(), item.fence));
+        rule!(faults, holds || !has_cap, "{item:?}: runs without a slot of its family");
     }
 }

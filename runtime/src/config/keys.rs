@@ -231,7 +231,7 @@ keys! {
             ("coding", ExtractionProfile::Coding),
             ("conversation", ExtractionProfile::Conversation),
         ]), Text("coding");
-        /// Most Memory runs at once.
+        /// Most Memory runs at once, over all processes of a deployment.
         RUNTIME_MEMORY_MAX_WORKERS: Whole = Whole(1..=256), Unset("4; no cap in a distributed deployment");
         /// How often Memory is extracted from what was captured by itself.
         RUNTIME_MEMORY_SCHEDULE_SECONDS: Millis = Millis(1..=MONTH_MS), Unset("only on request");

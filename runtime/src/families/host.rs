@@ -140,6 +140,9 @@ pub enum Reserved {
 pub enum DomainWrite {
     /// A step of the memory cursor, with the next Memory revision if there is one.
     Memory(MemoryWrite),
+    /// A step of the cursor of a family that only tests have.
+    #[cfg(feature = "test-families")]
+    TestOnly(crate::families::test_only::Step),
 }
 
 /// A window that is committed before the end of the run.

@@ -8,6 +8,8 @@
 pub mod host;
 pub mod maintenance;
 pub mod memory;
+#[cfg(feature = "test-families")]
+pub mod test_only;
 
 use std::num::NonZeroU16;
 

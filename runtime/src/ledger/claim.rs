@@ -16,6 +16,7 @@ use powercontext_core::work::usual::is_usual_claim;
 use powercontext_core::work::{AttemptNo, Event, UsualFinish, WorkState, step};
 
 use crate::ledger::kinds::KindSpec;
+use crate::ledger::slots::{self, give_back};
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
 use crate::ledger::{LeaseTerm, Ledger};
 use crate::rt;
@@ -79,10 +80,10 @@ pub struct Claim {
     pub kinds: Vec<(WorkKind, u32)>,
 }
 
-struct Input {
+pub(super) struct Input {
     me: MemberId,
     lease: LeaseTerm,
-    wanted: Vec<(KindSpec, u32)>,
+    pub(super) wanted: Vec<(KindSpec, u32)>,
     /// How many starts of each of them are kept for ordinary items.
     ordinary: Vec<u32>,
 }
@@ -104,6 +105,7 @@ impl Ledger {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
+        self.make_slots(wanted.iter().map(|(spec, _)| spec)).await?;
         let ordinary = wanted
             .iter()
             .map(|(spec, limit)| self.share(&spec.kind).ordinary_of(*limit));
@@ -248,21 +250,28 @@ async fn has_unsupported_in(tx: &mut Tx, specs: &[KindSpec]) -> Result<bool, TxE
 
 /// What a claim has taken so far.
 #[derive(Default)]
-struct Taken {
-    rows: Vec<ClaimRow>,
-    claimed: Vec<Claimed>,
+pub(super) struct Taken {
+    pub(super) rows: Vec<ClaimRow>,
+    pub(super) claimed: Vec<Claimed>,
 }
 
 async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<WorkId>), TxError> {
     let wanted: Vec<_> = input.wanted.iter().map(page_of).collect();
-    let mut pages = batch::ready(tx, &wanted).await?;
-    for page in &mut pages {
+    let ready = batch::ready(tx, &wanted).await?;
+    let (mut pages, mut limits, mut free) = (Vec::new(), Vec::new(), Vec::new());
+    for (ready, (_, limit)) in ready.into_iter().zip(&input.wanted) {
+        let (mut page, limit) = (ready.page, slots::within(ready.slots.as_deref(), *limit));
         // Workers that read the same page start at different places of it, or they would all meet at the same lanes.
         let start = rt::random() as usize % page.len().max(1);
         page.rotate_left(start);
+        if limit == 0 {
+            page.clear();
+        }
+        pages.push(page);
+        limits.push(limit);
+        free.push(ready.slots);
     }
     let ordinary = ordinary_first(tx, input, &mut pages).await?;
-    let mut limits: Vec<u32> = input.wanted.iter().map(|(_, limit)| *limit).collect();
     let (mut taken, mut now, mut spare) = (Taken::default(), None, 0);
     loop {
         let next = next_candidates(input, &mut pages, &limits, CLAIM_MAX - count(&taken.claimed), spare);
@@ -281,9 +290,10 @@ async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<
         // Some were locked: try more at once than are missing.
         spare = SPARE / 4;
     }
-    // Slots of families with a cap are taken here: item -> slot.
+    let slots = slots::take(tx, input, &free, &ordinary, &mut taken).await?;
     if let Some(now) = now.filter(|_| !taken.rows.is_empty()) {
-        batch::claim(tx, &taken.rows, &input.me, input.lease.from(now)).await?;
+        let slots: Vec<_> = slots.iter().map(slots::Taken::row).collect();
+        batch::claim(tx, &taken.rows, &slots, &input.me, input.lease.from(now)).await?;
     }
     for claimed in &taken.claimed {
         tx.note(Note::Claimed {
@@ -319,6 +329,7 @@ fn page_of((spec, limit): &(KindSpec, u32)) -> Wanted {
         kind: spec.kind.clone(),
         version: spec.payload_version,
         limit: limit * OVERFETCH + SPARE,
+        slots: spec.slots_max.map(|cap| (spec.family.clone(), cap)),
     }
 }
 
@@ -365,7 +376,9 @@ fn take(input: &Input, spec: &KindSpec, found: &Found, now: DbTime, taken: &mut 
         tracing::warn!("an item whose counters cannot move is passed over");
         return Ok(false);
     }
-    taken.claimed.push(claimed(&step.item, row, now, &input.me)?);
+    taken
+        .claimed
+        .push(claimed(&step.item, row, now, Some(spec), &input.me)?);
     taken.rows.push(ClaimRow {
         version: row.item.version,
         after: step.item,
@@ -379,8 +392,11 @@ fn claimed(
     item: &powercontext_core::work::Item,
     row: &WorkRow,
     now: DbTime,
+    spec: Option<&KindSpec>,
     me: &MemberId,
 ) -> Result<Claimed, TxError> {
+    // A slot is given back by the general path alone.
+    let is_capped = spec.is_some_and(|spec| spec.slots_max.is_some());
     let run = item.state.run().ok_or_else(|| corrupt("run"))?;
     Ok(Claimed {
         held: Held::granted(item.id, run.holder.clone()),
@@ -391,7 +407,7 @@ fn claimed(
         budget_used: item.counters.budget_used,
         dirty: run.dirty,
         requested: run.requested,
-        usual: UsualFinish::of(item, row.seq, me),
+        usual: UsualFinish::of(item, row.seq, me).filter(|_| !is_capped),
         created_at: row.created_at,
         claimed_at: now,
     })
@@ -414,9 +430,10 @@ async fn adopt_in(tx: &mut Tx, ledger: &Ledger, known: &[WorkId]) -> Result<(Vec
             continue;
         };
         if matches!(step.item.state, WorkState::Running(_)) {
-            found.push(claimed(&step.item, row, now, me)?);
+            found.push(claimed(&step.item, row, now, ledger.kinds().get(&row.kind), me)?);
             continue;
         }
+        give_back(tx, row, &step).await?;
         let emptied = write_step(tx, &lane, row, &step, Guard::default()).await?;
         if let Some(spec) = ledger.kinds().get(&row.kind) {
             write_intent(tx, spec, row, emptied, None).await?;

@@ -1,7 +1,7 @@
 //! How a run ends: with its last domain write, or without. One transaction holds the domain write, the cursor, the
 //! attempt and the item, or none of them (I1, I3, I6).
 //!
-//! Locks lane -> item -> (domain: cursor -> artifact head) -> intent. A commit of unknown outcome is re-read by owner and
+//! Locks lane -> item -> slot -> (domain: cursor -> artifact head) -> intent. A commit of unknown outcome is re-read by owner and
 //! fence before anything else is written.
 
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use powercontext_core::work::{Effect, Event, Outcome, Refused, UsualFinish, Work
 
 use crate::ledger::Ledger;
 use crate::ledger::kinds::KindSpec;
+use crate::ledger::slots::give_back;
 use crate::ledger::together::Handed;
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
 use crate::rt;
@@ -330,6 +331,9 @@ async fn window_in(tx: &mut Tx, input: &WindowInput) -> Result<Option<Position>,
         // The item stays as it is: its row is locked, so owner, fence and expiry as just checked hold until the commit.
         return input.write.apply(tx).await.map(Some);
     }
+    if input.spec.slots_max.is_some() {
+        give_back(tx, row, &step).await?;
+    }
     let emptied = write_step(
         tx,
         &lane,
@@ -386,6 +390,10 @@ async fn end_in(tx: &mut Tx, input: &Input) -> Result<Ended, TxError> {
         Err(Refused::Stale) => return Err(lost),
         Err(_) => return Err(corrupt("status")),
     };
+    // Before the domain's locks. A run has a slot exactly where the process that claimed it, this one, knows a cap.
+    if input.spec.slots_max.is_some() {
+        give_back(tx, row, &step).await?;
+    }
     let dirty = row.item.state.run().map(|run| run.dirty);
     let mut settled = None;
     let mut result = None;

@@ -1,6 +1,7 @@
 //! The kinds of work that this build knows: which lane, which intent, which retry.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 
 use powercontext_core::digest::{LaneKey, LogicalKey};
 use powercontext_core::ids::{BindingName, FamilyName, ScopeId, WorkKind};
@@ -20,6 +21,9 @@ pub struct KindSpec {
     pub payload_version: u32,
     /// How its failures are retried.
     pub retry: RetryPolicy,
+    /// Most runs at once over the whole deployment, each with a slot of its own in the database; `None` where the family has
+    /// no cap, or its one process counts.
+    pub slots_max: Option<NonZeroU16>,
 }
 
 impl KindSpec {
@@ -32,6 +36,7 @@ impl KindSpec {
             binding: BindingName::parse("memory-source-window").expect(VALID),
             payload_version: 1,
             retry,
+            slots_max: None,
         }
     }
 
@@ -44,6 +49,8 @@ impl KindSpec {
             binding: BindingName::parse("maintenance").expect(VALID),
             payload_version: 1,
             retry: RetryPolicy::UNBOUNDED,
+            // Its one lane is its cap.
+            slots_max: None,
         }
     }
 

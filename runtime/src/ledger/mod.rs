@@ -15,6 +15,7 @@ mod operations;
 mod operator;
 mod recover;
 mod signals;
+mod slots;
 mod together;
 mod trace;
 mod wait;
@@ -71,6 +72,7 @@ struct Inner {
     together: together::Together,
     /// How many of the starts of a kind since its last ordinary one were others'.
     shares: Mutex<BTreeMap<WorkKind, StartShare>>,
+    slots_made: slots::Made,
 }
 
 /// The ledger as one process uses it; cheap to clone.
@@ -89,6 +91,7 @@ impl Ledger {
             tracer: OnceLock::new(),
             together: together::Together::default(),
             shares: Mutex::default(),
+            slots_made: slots::Made::default(),
         }))
     }
 

@@ -1,7 +1,7 @@
 //! What an operator does to an item: cancel it, or revive a failed one. Both name the version they decided on, so nobody
 //! acts on a state that is gone (I4).
 //!
-//! Who acted, and on which version, is a row beside the item. Locks lane -> item (-> intent when a cancel empties the lane).
+//! Who acted, and on which version, is a row beside the item. Locks lane -> item (-> slot, when the lease of the run that it ends is over) (-> intent when a cancel empties the lane).
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use powercontext_core::operation::OperationKind;
 use powercontext_core::work::{Event, WorkState, step};
 
 use crate::ledger::Ledger;
+use crate::ledger::slots::give_back;
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
 use crate::store::acts::{self, Actor};
 use crate::store::works::WorkRow;
@@ -250,6 +251,7 @@ async fn act_in(tx: &mut Tx, input: &Input) -> Result<Acted, TxError> {
         return Ok(Acted::Refused(conflict(row)));
     };
     let emptied = write_step(tx, &lane, row, &step, Guard::default()).await?;
+    give_back(tx, row, &step).await?;
     acts::record(tx, id, *expected, act.name(), *by).await?;
     if let (Some(_), Some(spec)) = (emptied, ledger.kinds().get(&row.kind)) {
         write_intent(tx, spec, row, emptied, None).await?;

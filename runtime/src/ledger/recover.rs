@@ -6,8 +6,9 @@ use std::sync::Arc;
 use powercontext_core::work::{Event, step};
 
 use crate::ledger::Ledger;
+use crate::ledger::slots::ended_run;
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
-use crate::store::{Tx, TxError, TxName, works};
+use crate::store::{Tx, TxError, TxName, slots, works};
 
 /// Most items that one transaction recovers.
 const RECOVER_MAX: u32 = 64;
@@ -42,7 +43,7 @@ async fn recover_in(tx: &mut Tx, ledger: &Ledger) -> Result<usize, TxError> {
     let me = ledger.me();
     let mut lapsed = works::expired(tx, me, RECOVER_MAX).await?;
     lapsed.sort_by(|a, b| a.lane.cmp(&b.lane));
-    let mut recovered = 0;
+    let (mut recovered, mut runs, mut owed) = (0, Vec::new(), None);
     for candidate in lapsed {
         let Some(lane) = LockedLane::try_lock(tx, &candidate.lane).await? else {
             continue;
@@ -54,13 +55,16 @@ async fn recover_in(tx: &mut Tx, ledger: &Ledger) -> Result<usize, TxError> {
         };
         let emptied = write_step(tx, &lane, row, &step, Guard::default()).await?;
         recovered += 1;
+        runs.extend(ended_run(row, &step));
         if emptied.is_some() {
-            if let Some(spec) = ledger.kinds().get(&row.kind) {
-                write_intent(tx, spec, row, emptied, None).await?;
-            }
             // The intent is the last lock of the order; the next batch takes the rest.
+            owed = ledger.kinds().get(&row.kind).map(|spec| (spec, row.clone(), emptied));
             break;
         }
+    }
+    slots::give_back(tx, &runs).await?;
+    if let Some((spec, row, emptied)) = owed {
+        write_intent(tx, spec, &row, emptied, None).await?;
     }
     Ok(recovered)
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use powercontext_core::ids::WorkKind;
 use powercontext_core::schedule::Schedule;
 use powercontext_core::time::Span;
 
@@ -27,31 +28,62 @@ const LOOK: Span = Span::seconds(1);
 /// The families.
 pub(super) struct Families {
     pub(super) memory: FamilySpec,
-    maintenance: FamilySpec,
+    /// All of them, Memory too.
+    specs: Vec<FamilySpec>,
     registry: Registry,
+    /// How children build those beside Memory.
+    jobs: Vec<(WorkKind, FamilyJob)>,
+}
+
+/// Families beside Memory and maintenance: none in what ships.
+#[cfg(not(feature = "test-families"))]
+fn others(_is_shared: bool) -> Vec<(FamilySpec, Registration, FamilyJob)> {
+    Vec::new()
+}
+
+/// Families that only tests have, as far as one names them.
+#[cfg(feature = "test-families")]
+fn others(is_shared: bool) -> Vec<(FamilySpec, Registration, FamilyJob)> {
+    let other = |mut family: crate::families::test_only::TestFamily| {
+        family.spec.work.slots_max = family.spec.workers_max.filter(|_| is_shared);
+        let registration = Registration {
+            wanted: Some(family.wanted),
+            ..registration(&family.spec, &family.prefix, family.schedule, PendingWork::Sources)
+        };
+        (family.spec, registration, FamilyJob::TestOnly(family.job))
+    };
+    crate::families::test_only::named().into_iter().map(other).collect()
+}
+
+fn registration(spec: &FamilySpec, prefix: &str, schedule: Schedule, pending: PendingWork) -> Registration {
+    Registration {
+        work: spec.work.clone(),
+        prefix: prefix.to_owned(),
+        schedule,
+        pending,
+        wanted: None,
+        workers_max: spec.workers_max,
+        timeout: spec.timeout,
+        is_triggerable: spec.needs_model,
+    }
 }
 
 impl Families {
     pub(super) fn new(settings: &Settings) -> Result<Self, RoleError> {
+        // The one process of a single node counts its runs itself.
+        let is_shared = settings.deployment.mode == DeploymentMode::Distributed;
         let memory = FamilySpec {
-            work: KindSpec::memory(settings.memory.retry),
+            work: KindSpec {
+                slots_max: settings.memory.workers_max.filter(|_| is_shared),
+                ..KindSpec::memory(settings.memory.retry)
+            },
             workers_max: settings.memory.workers_max,
             timeout: settings.memory.timeout,
             ..memory::spec()
         };
         let maintenance = maintenance::spec();
         let interval = |span: Option<Span>| span.map_or(Schedule::Disabled, Schedule::Interval);
-        let registration = |spec: &FamilySpec, prefix: &str, schedule, pending| Registration {
-            work: spec.work.clone(),
-            prefix: prefix.to_owned(),
-            schedule,
-            pending,
-            wanted: None,
-            workers_max: spec.workers_max,
-            timeout: spec.timeout,
-            is_triggerable: spec.needs_model,
-        };
-        let registry = Registry::new([
+        let mut registrations = vec![
             registration(
                 &memory,
                 "MEMORY",
@@ -64,14 +96,22 @@ impl Families {
                 interval(Some(settings.maintenance.interval)),
                 PendingWork::System(maintenance::scope()),
             ),
-        ]);
+        ];
+        let (mut specs, mut jobs) = (vec![memory.clone(), maintenance], Vec::new());
+        for (spec, registration, job) in others(is_shared) {
+            registrations.push(registration);
+            jobs.push((spec.work.kind.clone(), job));
+            specs.push(spec);
+        }
+        let registry = Registry::new(registrations);
         let refused = |faults: Vec<crate::supervisor::RegistryFault>| RoleError::Refused {
             reasons: faults.iter().map(ToString::to_string).collect(),
         };
         Ok(Self {
             memory,
-            maintenance,
+            specs,
             registry: registry.map_err(refused)?,
+            jobs,
         })
     }
 
@@ -80,15 +120,14 @@ impl Families {
     }
 
     pub(super) fn kinds(&self) -> Kinds {
-        Kinds::new([self.memory.work.clone(), self.maintenance.work.clone()])
+        Kinds::new(self.specs.iter().map(|spec| spec.work.clone()))
     }
 
     /// Metrics with the series of every family; `None` where they are off.
     pub(super) fn metrics(&self, settings: &Settings) -> Option<Arc<Metrics>> {
-        let specs = [&self.memory, &self.maintenance];
         settings.metrics.then(|| {
-            let metrics = Metrics::new(specs.iter().map(|spec| spec.work.kind.as_str()));
-            for spec in specs {
+            let metrics = Metrics::new(self.specs.iter().map(|spec| spec.work.kind.as_str()));
+            for spec in &self.specs {
                 let cap = spec.workers_max.map(|cap| u32::from(cap.get()));
                 metrics.add_family(spec.work.family.as_str(), cap);
             }
@@ -132,6 +171,7 @@ impl Families {
             .as_ref()
             .map(|generation| memory_job(settings, generation.into()));
         let jobs = job.map(|job| (self.memory.work.kind.clone(), job));
+        let jobs = jobs.into_iter().chain(self.jobs.clone());
         let children = Child::new(jobs, child_settings(settings));
         let upkeep = Upkeep {
             retention: settings.maintenance.retention,
@@ -164,7 +204,7 @@ impl Families {
         };
         WorkerSettings {
             concurrency: settings.worker.concurrency,
-            kinds: vec![kind(&self.memory), kind(&self.maintenance)],
+            kinds: self.specs.iter().map(kind).collect(),
             poll_max: settings.worker.poll.as_std(),
             lease,
             grace: settings.worker.shutdown_grace.as_std(),

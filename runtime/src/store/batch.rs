@@ -6,13 +6,16 @@
 
 mod admit;
 
+use std::num::NonZeroU16;
+
 use powercontext_core::digest::{LaneKey, LogicalKey};
-use powercontext_core::ids::{BindingName, MemberId, ScopeId, WorkId, WorkKind};
+use powercontext_core::fence::Fence;
+use powercontext_core::ids::{BindingName, FamilyName, MemberId, ScopeId, WorkId, WorkKind};
 use powercontext_core::lease::Expiry;
 use powercontext_core::supervise::intent::{Dirty, HeadReached, Requested};
 use powercontext_core::time::DbTime;
 use powercontext_core::work::lane::{LaneEmptied, LaneSeq};
-use powercontext_core::work::{Item, UsualFinish};
+use powercontext_core::work::{Item, SlotNo, UsualFinish};
 
 pub(crate) use admit::{Admitted, Asked, Locked, admit, lock, pending, wait_for};
 
@@ -21,6 +24,7 @@ use crate::store::error::{TxError, corrupt};
 use crate::store::locks::LockKind;
 use crate::store::oceanbase::batch as oceanbase;
 use crate::store::packet::Answer;
+use crate::store::slots;
 use crate::store::sqlite::batch as sqlite;
 use crate::store::tx::Tx;
 use crate::store::works::{self, Candidate, WorkRow};
@@ -187,24 +191,46 @@ pub(crate) struct Wanted {
     pub(crate) version: u32,
     /// Most candidates.
     pub(crate) limit: u32,
+    /// Its family and the last slot that may be taken, where it has a cap.
+    pub(crate) slots: Option<(FamilyName, NonZeroU16)>,
 }
 
-/// Waiting lane heads whose time has come, for each kind those that are due longest. Takes no lock, and on OceanBase comes
-/// before the transaction.
+/// What there is of a kind.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// Waiting lane heads whose time has come, those first that are due longest.
+    pub(crate) page: Vec<Candidate>,
+    /// Free slots; `None` where the kind needs none.
+    pub(crate) slots: Option<Vec<SlotNo>>,
+}
+
+/// What there is of each kind. Takes no lock, and on OceanBase comes before the transaction.
 ///
 /// # Errors
 /// [`TxError`].
-pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Vec<Candidate>>, TxError> {
+pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Ready>, TxError> {
     let mut found = Vec::with_capacity(wanted.len());
     match tx.dialect() {
         Dialect::OceanBase => {
-            for answer in tx.peek(&oceanbase::ready(wanted)).await? {
-                found.push(works::candidates(&answer.rows)?);
+            let mut answers = tx.peek(&oceanbase::ready(wanted)).await?.into_iter();
+            let mut answer = || answers.next().ok_or_else(|| corrupt("answers of a packet"));
+            for wanted in wanted {
+                let page = works::candidates(&answer()?.rows)?;
+                let slots = match wanted.slots {
+                    Some(_) => Some(slots::decode(&answer()?.rows)?),
+                    None => None,
+                };
+                found.push(Ready { page, slots });
             }
         }
         Dialect::Sqlite => {
             for wanted in wanted {
-                found.push(works::ready(tx, &wanted.kind, wanted.version, wanted.limit).await?);
+                let page = works::ready(tx, &wanted.kind, wanted.version, wanted.limit).await?;
+                let slots = match &wanted.slots {
+                    Some((family, cap)) => Some(slots::free(tx, family, *cap).await?),
+                    None => None,
+                };
+                found.push(Ready { page, slots });
             }
         }
     }
@@ -303,24 +329,74 @@ pub(crate) struct ClaimRow {
     pub(crate) dirty: Dirty,
 }
 
-/// Writes claims by one process under one lease: items running, attempts open. The last write of the transaction.
+/// A slot that an item is to hold.
+#[derive(Debug)]
+pub(crate) struct SlotRow<'a> {
+    /// Whose slot.
+    pub(crate) family: &'a FamilyName,
+    /// Which.
+    pub(crate) slot: SlotNo,
+    /// The item.
+    pub(crate) id: WorkId,
+    /// Its fence.
+    pub(crate) fence: Fence,
+}
+
+/// Locks items whose lanes are locked, and of each family those of these slots that are still free and that nobody else
+/// has. Answers the locked slots of each.
+///
+/// # Errors
+/// [`TxError`].
+pub(crate) async fn lock_slots(
+    tx: &mut Tx,
+    items: &[WorkId],
+    wanted: &[(FamilyName, Vec<SlotNo>)],
+) -> Result<Vec<Vec<SlotNo>>, TxError> {
+    tx.locks(LockKind::Item, "");
+    for (family, _) in wanted {
+        tx.locks_if_free(LockKind::Slot, family.as_str());
+    }
+    if tx.dialect() == Dialect::Sqlite {
+        // Its one writer has them all.
+        return Ok(wanted.iter().map(|(_, slots)| slots.clone()).collect());
+    }
+    let answers = tx.packet(&oceanbase::lock_slots(items, wanted)).await?;
+    answers
+        .iter()
+        .skip(1)
+        .map(|answer| slots::decode(&answer.rows))
+        .collect()
+}
+
+/// Writes claims by one process under one lease: items running, attempts open, slots taken. The last write of the
+/// transaction. The slots are locked, and free.
 ///
 /// # Errors
 /// [`TxError::Rows`] when an item is not at its version any more.
-pub(crate) async fn claim(tx: &mut Tx, rows: &[ClaimRow], owner: &MemberId, expiry: Expiry) -> Result<(), TxError> {
-    tx.locks(LockKind::Item, "");
+pub(crate) async fn claim(
+    tx: &mut Tx,
+    rows: &[ClaimRow],
+    slots: &[SlotRow<'_>],
+    owner: &MemberId,
+    expiry: Expiry,
+) -> Result<(), TxError> {
+    if slots.is_empty() {
+        tx.locks(LockKind::Item, "");
+    }
     let expires = match expiry {
         Expiry::At(at) => Some(at),
         Expiry::Term => None,
     };
     match tx.dialect() {
         Dialect::OceanBase => {
-            let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+            let count = |len: usize| {
+                let count = u64::try_from(len).unwrap_or(u64::MAX);
+                count..=count
+            };
             // The attempts are made from the items that this very transaction claimed: neither can be there alone.
-            tx.with_commit(
-                oceanbase::claim(rows, owner, expires),
-                vec![count..=count, count..=count],
-            );
+            let mut touches = vec![count(rows.len()), count(rows.len())];
+            touches.extend((!slots.is_empty()).then(|| count(slots.len())));
+            tx.with_commit(oceanbase::claim(rows, slots, owner, expires), touches);
             Ok(())
         }
         Dialect::Sqlite => {
@@ -330,7 +406,13 @@ pub(crate) async fn claim(tx: &mut Tx, rows: &[ClaimRow], owner: &MemberId, expi
             let touched = tx.execute(sqlite::CLAIM_ITEMS, &args).await?;
             guard(sqlite::short_name(sqlite::CLAIM_ITEMS), touched, rows.len())?;
             let touched = tx.execute(sqlite::OPEN_ATTEMPTS, &args[..3]).await?;
-            guard(sqlite::short_name(sqlite::OPEN_ATTEMPTS), touched, rows.len())
+            guard(sqlite::short_name(sqlite::OPEN_ATTEMPTS), touched, rows.len())?;
+            if slots.is_empty() {
+                return Ok(());
+            }
+            let list = sqlite::slot_list(slots);
+            let touched = tx.execute(sqlite::TAKE_SLOTS, &[Value::Text(Some(&list))]).await?;
+            guard(sqlite::short_name(sqlite::TAKE_SLOTS), touched, slots.len())
         }
     }
 }

@@ -13,6 +13,8 @@ pub(crate) enum LockKind {
     Lane,
     /// A work item's row.
     Item,
+    /// A slot of a family with a cap.
+    Slot,
     /// A scope's journal head.
     JournalHead,
     /// A binding's cursor in a scope.

@@ -35,6 +35,7 @@ mod pool;
 pub mod rates;
 pub mod schema;
 pub mod search_text;
+pub mod slots;
 pub mod sources;
 pub mod spans;
 pub mod sql;

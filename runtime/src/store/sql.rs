@@ -34,6 +34,7 @@ pub(crate) use statements;
 pub fn all(dialect: Dialect) -> Vec<&'static str> {
     let mut texts = super::lanes::LanesSql::of(dialect).all();
     texts.extend(super::works::WorksSql::of(dialect).all());
+    texts.extend(super::slots::SlotsSql::of(dialect).all());
     texts.extend(super::keys::KeysSql::of(dialect).all());
     texts.extend(super::attempts::AttemptsSql::of(dialect).all());
     texts.extend(super::acts::ActsSql::of(dialect).all());

@@ -10,6 +10,7 @@ fn registration(name: &str) -> Registration {
             binding: BindingName::parse(format!("{name}-window")).expect("valid"),
             payload_version: 1,
             retry: RetryPolicy::BOUNDED,
+            slots_max: None,
         },
         prefix: name.to_uppercase(),
         schedule: Schedule::Interval(Span::seconds(60)),

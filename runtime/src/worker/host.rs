@@ -51,15 +51,31 @@ impl StoreHost {
     /// The end of an item whose cursor stands at the journal head already: it needs nobody to run it. Whatever cannot be
     /// read here is left to the run.
     pub(super) async fn nothing_pending(&self) -> Option<families::Done> {
+        #[cfg(feature = "test-families")]
+        if let Some(spec) = self.test_family() {
+            let done = families::test_only::nothing_pending(self.ledger.db(), &self.claimed.scope, spec).await;
+            return done.ok()?;
+        }
         read::nothing_pending(self.ledger.db(), &self.claimed.scope)
             .await
             .ok()?
     }
 
+    /// The kind of the run, if it is that of a family that only tests have.
+    #[cfg(feature = "test-families")]
+    fn test_family(&self) -> Option<&ledger::KindSpec> {
+        let spec = self.ledger.kinds().get(&self.claimed.kind);
+        spec.filter(|spec| families::test_only::is_one(spec))
+    }
+
     fn belongs(&self, write: &DomainWrite) -> Result<(), HostError> {
-        let DomainWrite::Memory(memory) = write;
+        let scope = match write {
+            DomainWrite::Memory(memory) => &memory.scope,
+            #[cfg(feature = "test-families")]
+            DomainWrite::TestOnly(step) => &step.scope,
+        };
         // A run may write its own scope and no other, whatever its executor sends.
-        if memory.scope == self.claimed.scope {
+        if *scope == self.claimed.scope {
             Ok(())
         } else {
             Err(HostError::Refused(FailCode::Unhandled))
@@ -70,6 +86,11 @@ impl StoreHost {
 #[async_trait]
 impl ProcessorHost for StoreHost {
     async fn load(&self, request: Load) -> Result<Loaded, HostError> {
+        #[cfg(feature = "test-families")]
+        if let Some(spec) = self.test_family() {
+            let loaded = families::test_only::load(self.ledger.db(), &self.claimed.scope, spec).await;
+            return loaded.map_err(|error| self.error(&error));
+        }
         read::load(self.ledger.db(), &self.claimed.scope, request)
             .await
             .map_err(|error| self.error(&error))

@@ -133,13 +133,23 @@ pub(super) struct Traced {
 impl Traced {
     /// The ledger's form of a family's write.
     pub(super) fn new(write: &families::DomainWrite, below: Below) -> Self {
-        let families::DomainWrite::Memory(memory) = write;
-        let entries = memory.plan.as_ref().map_or(0, |plan| plan.new_versions.len());
-        Self {
-            below,
-            changed: memory.plan.is_some(),
-            entries: u32::try_from(entries).unwrap_or(u32::MAX),
-            write: Arc::new(memory.clone()),
+        match write {
+            families::DomainWrite::Memory(memory) => {
+                let entries = memory.plan.as_ref().map_or(0, |plan| plan.new_versions.len());
+                Self {
+                    below,
+                    changed: memory.plan.is_some(),
+                    entries: u32::try_from(entries).unwrap_or(u32::MAX),
+                    write: Arc::new(memory.clone()),
+                }
+            }
+            #[cfg(feature = "test-families")]
+            families::DomainWrite::TestOnly(step) => Self {
+                below,
+                changed: false,
+                entries: 0,
+                write: Arc::new(step.clone()),
+            },
         }
     }
 }

@@ -49,6 +49,7 @@ pub(crate) fn spec() -> FamilySpec {
                 base: Span::seconds(2),
                 max: Span::seconds(300),
             },
+            slots_max: None,
         },
         workers_max: None,
         timeout: Span::seconds(60),

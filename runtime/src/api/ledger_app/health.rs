@@ -186,7 +186,7 @@ fn supervision(status: &Status, is_distributed: bool) -> Vec<Check> {
     checks
 }
 
-/// The check of a family. A family of a test has none.
+/// The check of a family.
 fn family_check(family: &str) -> Option<&'static str> {
     Some(match family {
         "memory" => "artifact_processing_supervisor.memory",
@@ -194,6 +194,10 @@ fn family_check(family: &str) -> Option<&'static str> {
         "experience" => "artifact_processing_supervisor.experience",
         "profile" => "artifact_processing_supervisor.profile",
         "maintenance" => "artifact_processing_supervisor.maintenance",
+        #[cfg(feature = "test-families")]
+        "test-bounded" => "artifact_processing_supervisor.test-bounded",
+        #[cfg(feature = "test-families")]
+        "test-unbounded" => "artifact_processing_supervisor.test-unbounded",
         _ => return None,
     })
 }

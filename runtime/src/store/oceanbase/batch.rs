@@ -4,14 +4,16 @@
 //! Rows are named by the primary key, so that the engine looks each up and locks it in the order of the list. A guard is
 //! part of the WHERE; whoever sends the packet compares the counts.
 
+mod claim;
+
 use powercontext_core::digest::LaneKey;
-use powercontext_core::fence::Fence;
-use powercontext_core::ids::{BindingName, MemberId};
+use powercontext_core::ids::BindingName;
 use powercontext_core::time::DbTime;
 
-use crate::store::batch::{Admitted, Asked, ClaimRow, FinishRow, SettleRow, Wanted};
+use crate::store::batch::{Admitted, Asked, FinishRow, SettleRow};
 use crate::store::packet::{Packet, Touches, pad};
-use crate::store::works::{Candidate, work_columns};
+
+pub(crate) use claim::{claim, lock_candidates, lock_slots, ready};
 
 /// Locks lanes that nobody else has.
 pub(crate) fn lock_lanes(lanes: &[&LaneKey]) -> Packet {
@@ -154,120 +156,8 @@ SET handled_generation = requested_generation, clean_generation = GREATEST(clean
     packet
 }
 
-/// Candidates of each kind.
-pub(crate) fn ready(wanted: &[Wanted]) -> Packet {
-    let mut packet = Packet::default();
-    for wanted in wanted {
-        packet.statement("-- works.ready_many\nSELECT work_id, lane_key FROM pc_work_items WHERE kind = ");
-        packet
-            .id(wanted.kind.as_str())
-            .sql(" AND payload_version = ")
-            .int(wanted.version.into());
-        packet
-            .sql(" AND ready_at <= UTC_TIMESTAMP(6)\nORDER BY ready_at LIMIT ")
-            .int(wanted.limit.into());
-    }
-    packet
-}
-
-/// Locks lanes that nobody else has, then reads the candidates and the clock.
-pub(crate) fn lock_candidates(lanes: &[&LaneKey], pages: &[(&BindingName, Vec<Candidate>)]) -> Packet {
-    let mut packet = Packet::default();
-    lanes_free(&mut packet, lanes);
-    for (binding, page) in pages {
-        packet.statement(concat!(
-            "-- works.claimable\nSELECT ",
-            work_columns!(),
-            ",
-       (SELECT head_sequence FROM pc_work_lanes l WHERE l.lane_key = pc_work_items.lane_key) AS head_sequence,
-       (SELECT requested_generation FROM pc_artifact_processing_intents i
-        WHERE i.scope_id = pc_work_items.scope_id AND i.binding_name = "
-        ));
-        packet.id(binding.as_str()).sql(
-            ") AS requested_generation,
-       (SELECT dirty_generation FROM pc_artifact_processing_intents i
-        WHERE i.scope_id = pc_work_items.scope_id AND i.binding_name = ",
-        );
-        packet.id(binding.as_str());
-        packet.sql(") AS dirty_generation\nFROM pc_work_items\nWHERE work_id IN (");
-        if page.is_empty() {
-            // A kind without candidates beside one that has some: an empty list is no SQL, and no id is NULL.
-            packet.sql("NULL");
-        }
-        packet.padded(page, |packet, one| {
-            packet.id(&one.id.to_string());
-        });
-        packet.sql(")");
-    }
-    now(&mut packet);
-    packet
-}
-
 fn now(packet: &mut Packet) {
     packet.statement("-- clock.now_many\nSELECT UTC_TIMESTAMP(6) AS now");
-}
-
-/// Claims items, and opens attempts of exactly those.
-pub(crate) fn claim(rows: &[ClaimRow], owner: &MemberId, expires: Option<DbTime>) -> Packet {
-    let mut packet = Packet::default();
-    packet.statement(
-        "-- works.claim_many\nUPDATE pc_work_items
-SET status = 'running', available_at = UTC_TIMESTAMP(6), ready_at = NULL, lease_fence = lease_fence + 1,
-    attempt_count = attempt_count + 1, generation_attempt_count = generation_attempt_count + 1, cancel_requested = 0,
-    result_code = NULL, result_payload = NULL, error_category = NULL, error_code = NULL,
-    state_version = state_version + 1, updated_at = UTC_TIMESTAMP(6), completed_at = NULL, lease_owner = ",
-    );
-    packet.id(owner.as_str()).sql(", lease_expires_at = ");
-    match expires {
-        Some(at) => packet.time(at),
-        None => packet.sql("NULL"),
-    };
-    packet.sql(", claimed_request_generation = CASE work_id");
-    for row in pad(rows) {
-        packet
-            .sql(" WHEN ")
-            .id(&row.after.id.to_string())
-            .sql(" THEN ")
-            .count(row.requested.get());
-    }
-    packet.sql(" END, claimed_dirty = CASE work_id");
-    for row in pad(rows) {
-        packet
-            .sql(" WHEN ")
-            .id(&row.after.id.to_string())
-            .sql(" THEN ")
-            .count(row.dirty.get());
-    }
-    packet.sql(" END\nWHERE (work_id, state_version) IN (");
-    packet.padded(rows, |packet, row| {
-        packet
-            .sql("(")
-            .id(&row.after.id.to_string())
-            .sql(", ")
-            .count(row.version)
-            .sql(")");
-    });
-    packet.sql(") AND status IN ('queued', 'retry_wait')");
-    packet.statement(
-        "-- attempts.open_many\nINSERT INTO pc_work_attempts (work_id, attempt_no, recovery_generation, owner_id, fence,
-                              started_at, heartbeat_at)
-SELECT work_id, attempt_count, recovery_generation, lease_owner, lease_fence, updated_at, updated_at
-FROM pc_work_items
-WHERE (work_id, state_version, lease_fence) IN (",
-    );
-    packet.padded(rows, |packet, row| {
-        packet
-            .sql("(")
-            .id(&row.after.id.to_string())
-            .sql(", ")
-            .count(row.after.version)
-            .sql(", ");
-        packet.int(row.after.fence.map_or(0, Fence::to_row)).sql(")");
-    });
-    packet
-        .sql(") AND status = 'running' AND lease_owner = ")
-        .id(owner.as_str());
-    packet
 }
 
 /// What is pending, and which rows of lanes and intents are there.

@@ -5,11 +5,11 @@ use powercontext_core::fence::Fence;
 use powercontext_core::work::lane::{Lane, LaneSeq};
 use serde_json::json;
 
-use crate::store::batch::{Asked, ClaimRow, FinishRow, SettleRow};
+use crate::store::batch::{Asked, ClaimRow, FinishRow, SettleRow, SlotRow};
 use crate::store::works::{NewWork, work_columns};
 
 /// Every text, for the test that prepares them. A plus before a column keeps its index out: rows are found by their key.
-pub(crate) const ALL: [&str; 14] = [
+pub(crate) const ALL: [&str; 15] = [
     LEAVE_LANES,
     FINISH_ITEMS,
     CLOSE_ATTEMPTS,
@@ -18,6 +18,7 @@ pub(crate) const ALL: [&str; 14] = [
     CLAIMABLE,
     CLAIM_ITEMS,
     OPEN_ATTEMPTS,
+    TAKE_SLOTS,
     PENDING,
     LIVE,
     SAVE_LANES,
@@ -96,6 +97,25 @@ pub(crate) const OPEN_ATTEMPTS: &str = "-- attempts.open_many
 INSERT INTO pc_work_attempts (work_id, attempt_no, recovery_generation, owner_id, fence, started_at, heartbeat_at)
 SELECT value ->> 'work', value ->> 'attempt', value ->> 'recovery', ?3, value ->> 'fence', ?2, ?2
 FROM json_each(?1)";
+
+pub(crate) const TAKE_SLOTS: &str = "-- slots.take_many
+UPDATE pc_artifact_processing_slots
+SET work_id = j.value ->> 'work', fence = j.value ->> 'fence'
+FROM json_each(?1) AS j
+WHERE family = j.value ->> 'family' AND slot_no = j.value ->> 'slot' AND +work_id IS NULL";
+
+/// The list of slots that are taken.
+pub(crate) fn slot_list(slots: &[SlotRow<'_>]) -> String {
+    let list = slots.iter().map(|row| {
+        json!({
+            "family": row.family.as_str(),
+            "slot": row.slot.get(),
+            "work": row.id.to_string(),
+            "fence": row.fence.to_row(),
+        })
+    });
+    encode(list.collect())
+}
 
 /// The list of a finish.
 pub(crate) fn finish_list(rows: &[FinishRow<'_>]) -> String {

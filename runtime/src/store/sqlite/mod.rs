@@ -14,6 +14,7 @@ pub(crate) mod leases;
 pub(crate) mod members;
 pub(crate) mod memory_entries;
 pub(crate) mod rates;
+pub(crate) mod slots;
 pub(crate) mod sources;
 pub(crate) mod spans;
 pub(crate) mod upkeep;

@@ -28,6 +28,9 @@ pub enum FamilyJob {
         /// The model it asks.
         model: ModelJob,
     },
+    /// A family that only tests have.
+    #[cfg(feature = "test-families")]
+    TestOnly(crate::families::test_only::Job),
 }
 
 impl FamilyJob {
@@ -45,6 +48,8 @@ impl FamilyJob {
                     model.generator()?,
                 )))
             }
+            #[cfg(feature = "test-families")]
+            Self::TestOnly(job) => Ok(job.family()),
         }
     }
 }
