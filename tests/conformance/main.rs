@@ -23,5 +23,6 @@ mod statements;
 mod supervise_admit;
 mod supervise_kit;
 mod supervise_scan;
+mod supervise_schedule;
 mod upkeep;
 mod usage;

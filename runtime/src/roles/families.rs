@@ -48,7 +48,7 @@ fn others(is_shared: bool) -> Vec<(FamilySpec, Registration, FamilyJob)> {
         family.spec.work.slots_max = family.spec.workers_max.filter(|_| is_shared);
         let registration = Registration {
             wanted: Some(family.wanted),
-            ..registration(&family.spec, &family.prefix, family.schedule, PendingWork::Sources)
+            ..registration(&family.spec, &family.prefix, family.schedule, PendingWork::Marks)
         };
         (family.spec, registration, FamilyJob::TestOnly(family.job))
     };

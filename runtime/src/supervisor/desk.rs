@@ -66,7 +66,7 @@ impl Desk {
     pub(super) fn new(ledger: Ledger, term: Held<LeaseName>, registration: Arc<Registration>, page_size: u32) -> Self {
         let marks = match registration.pending {
             PendingWork::Sources => Search::At(None),
-            PendingWork::System(_) => Search::Over(None),
+            PendingWork::Marks | PendingWork::System(_) => Search::Over(None),
         };
         let rows = Rows {
             db: ledger.db().clone(),

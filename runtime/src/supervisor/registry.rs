@@ -22,6 +22,8 @@ use crate::store::intents::BINDINGS_MAX;
 pub enum PendingWork {
     /// In the dirty marks that captures leave. Marks that were lost are found again by comparing journals with cursors.
     Sources,
+    /// In the dirty marks alone, because the family's input is no Source: nothing else tells which marks were lost.
+    Marks,
     /// Nowhere: work of the system, due whenever its schedule says so, in this one scope.
     System(ScopeId),
 }
@@ -50,7 +52,7 @@ pub struct Registration {
 impl Registration {
     pub(super) fn system_scope(&self) -> Option<&ScopeId> {
         match &self.pending {
-            PendingWork::Sources => None,
+            PendingWork::Sources | PendingWork::Marks => None,
             PendingWork::System(scope) => Some(scope),
         }
     }
