@@ -4,10 +4,11 @@
 //! stored. The roles are asked over HTTP with the deployment's own token; one that does not answer costs two seconds and
 //! delays no other deployment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::try_join_all;
 use futures_util::stream;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
@@ -17,6 +18,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::build::HTTP_PORT;
 use super::validate::{Dereferenced, SecretFault, named_secrets};
 use crate::error::{ReconcileError, Step, at};
+use crate::names::Role;
 use crate::plan::{Facts, PodSeen};
 
 /// Time for one role's answer.
@@ -27,6 +29,8 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 const ASKED_AT_ONCE: usize = 16;
 /// Pods of a role that are asked when only their database's view is wanted.
 const PODS_ASKED: usize = 2;
+/// Pods that are asked of a role that leads: each tells only the leases that it holds itself.
+const LEADERS_ASKED: usize = 16;
 
 /// Reads every secret that the spec names.
 ///
@@ -38,17 +42,17 @@ pub async fn secrets(
     spec: &PowerContextDeploymentSpec,
 ) -> Result<BTreeMap<SecretKeyRef, Result<SecretString, SecretFault>>, ReconcileError> {
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let mut read: BTreeMap<String, Option<Secret>> = BTreeMap::new();
-    let mut values = BTreeMap::new();
-    for named in named_secrets(spec) {
-        if !read.contains_key(&named.name) {
-            let secret = api.get_opt(&named.name).await.map_err(at(Step::Dereference))?;
-            read.insert(named.name.clone(), secret);
-        }
-        let secret = read.get(&named.name).and_then(Option::as_ref);
-        values.insert(named.clone(), value(secret, &named.key));
-    }
-    Ok(values)
+    let named = named_secrets(spec);
+    // Each once, whatever number of its keys is named, and all at the same time.
+    let secrets: BTreeSet<&String> = named.iter().map(|named| &named.name).collect();
+    let api = &api;
+    let reads = secrets.into_iter().map(|name| async move {
+        let secret = api.get_opt(name).await.map_err(at(Step::Dereference))?;
+        Ok::<_, ReconcileError>((name, secret))
+    });
+    let read: BTreeMap<&String, Option<Secret>> = try_join_all(reads).await?.into_iter().collect();
+    let value_of = |named: &SecretKeyRef| value(read.get(&named.name).and_then(Option::as_ref), &named.key);
+    Ok(named.iter().map(|named| (named.clone(), value_of(named))).collect())
 }
 
 fn value(secret: Option<&Secret>, key: &str) -> Result<SecretString, SecretFault> {
@@ -95,7 +99,9 @@ impl Asker {
             .filter(|pod| {
                 let count = counts.entry(pod.component.as_str()).or_default();
                 *count += 1;
-                all || *count <= PODS_ASKED
+                let leads = Role::parse(&pod.component).is_some_and(Role::schedules);
+                let enough = if leads { LEADERS_ASKED } else { PODS_ASKED };
+                all || *count <= enough
             })
             .filter_map(|pod| Some((pod.name.clone(), url(pod.ip.as_deref()?, self.port))))
             .collect();
@@ -147,7 +153,6 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::names::Role;
     use crate::rt;
 
     #[test]

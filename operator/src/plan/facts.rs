@@ -3,7 +3,7 @@
 //! The series read here are an agreement with the runtime. A series that is not there is *not known*, which never opens a
 //! gate: a role whose members are unknown does not count as rolled out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use powercontext_crds::v1alpha1::{Leader, QueueStatus};
 
@@ -30,6 +30,8 @@ const VALUES_MAX: usize = 64;
 /// What the roles reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
+    /// Pods that told anything at all.
+    pub heard: BTreeSet<String>,
     /// Live members by role and build; `None`: nobody told.
     pub members: Option<BTreeMap<(Role, String), i64>>,
     /// Runs by pod.
@@ -47,6 +49,7 @@ pub struct Facts {
 impl Facts {
     /// Adds what one pod said.
     pub fn add(&mut self, pod: &str, page: &str) {
+        self.heard.insert(pod.to_owned());
         let mut depth: Option<BTreeMap<String, i64>> = None;
         let mut oldest: Option<f64> = None;
         for sample in page.lines().filter_map(Sample::parse) {
@@ -118,6 +121,21 @@ impl Facts {
                 self.leaders.sort_by(|a, b| a.lease.cmp(&b.lease));
             }
         }
+    }
+
+    /// Who leads, as far as is known: what was told now, and of the rest what was stored, while the pod that led lives and
+    /// was not heard. `lives`: whether there is a pod of that name.
+    pub fn leaders_after(&self, stored: &[Leader], lives: impl Fn(&str) -> bool) -> Vec<Leader> {
+        let mut leaders = self.leaders.clone();
+        let is_told = |leader: &Leader| self.leaders.iter().any(|told| told.lease == leader.lease);
+        let may_lead = |leader: &Leader| {
+            let pod = leader.pod.as_deref();
+            pod.is_some_and(|pod| lives(pod) && !self.heard.contains(pod))
+        };
+        let kept = stored.iter().filter(|leader| !is_told(leader) && may_lead(leader));
+        leaders.extend(kept.cloned());
+        leaders.sort_by(|a, b| a.lease.cmp(&b.lease));
+        leaders
     }
 
     /// Live members of a role that run the build; `None`: nobody told.
@@ -239,6 +257,41 @@ broken{
             (8, Some("s-2"))
         );
         assert_eq!(facts.queue.expect("told").depth["queued"], 7);
+    }
+
+    #[test]
+    fn a_leader_that_was_not_heard_stays_one_as_long_as_its_pod_lives() {
+        let leader = |lease: &str, pod: &str, fence| Leader {
+            lease: lease.to_owned(),
+            pod: Some(pod.to_owned()),
+            fence,
+        };
+        let stored = [leader("global", "s-1", 7)];
+        let heard = |pods: &[&str], leaders: &[Leader]| Facts {
+            heard: pods.iter().map(ToString::to_string).collect(),
+            leaders: leaders.to_vec(),
+            ..Facts::default()
+        };
+        let new = leader("global", "s-2", 8);
+        for (facts, lives, leads) in [
+            // Nobody answered.
+            (heard(&[], &[]), true, vec![stored[0].clone()]),
+            (heard(&["w-1"], &[]), true, vec![stored[0].clone()]),
+            // It says itself that it leads no more.
+            (heard(&["s-1"], &[]), true, vec![]),
+            // Its pod is gone.
+            (heard(&[], &[]), false, vec![]),
+            // Another one leads.
+            (heard(&["s-2"], std::slice::from_ref(&new)), true, vec![new.clone()]),
+            // Another lease says nothing about this one.
+            (
+                heard(&["s-2"], &[leader("artifact", "s-2", 1)]),
+                true,
+                vec![leader("artifact", "s-2", 1), stored[0].clone()],
+            ),
+        ] {
+            assert_eq!(facts.leaders_after(&stored, |_| lives), leads, "{facts:?}");
+        }
     }
 
     #[test]

@@ -41,16 +41,16 @@ impl Failure {
         }
     }
 
+    /// What the migrator said itself counts: whoever ended its process after that, or took its pod away, changed nothing.
     fn of(pods: &[&PodSeen]) -> Self {
-        match pods.iter().find_map(|pod| pod.exit.as_ref()) {
-            Some(exit) if exit.by_system => Self::Lost,
-            Some(exit) => match exit.code {
-                1 => Self::Refused,
-                2 => Self::Misconfigured,
-                3 => Self::Unreachable,
-                _ => Self::Lost,
-            },
-            None => Self::Lost,
+        let told = pods.iter().find_map(|pod| pod.report.as_ref()?.code);
+        let exit = pods.iter().find_map(|pod| pod.exit.as_ref());
+        let ended = exit.filter(|exit| !exit.by_system).map(|exit| exit.code);
+        match told.or(ended) {
+            Some(1) => Self::Refused,
+            Some(2) => Self::Misconfigured,
+            Some(3) => Self::Unreachable,
+            _ => Self::Lost,
         }
     }
 }
@@ -413,6 +413,38 @@ fn gap_seconds(first: i64, most: i64, attempts: i32) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::seen::Exit;
+
+    #[test]
+    fn a_failure_is_what_the_migrator_said_else_how_it_ended() {
+        let by_itself = |code| Exit { code, by_system: false };
+        let by_system = |code| Exit { code, by_system: true };
+        for (told, exit, failure) in [
+            (None, None, Failure::Lost),
+            (None, Some(by_itself(1)), Failure::Refused),
+            (None, Some(by_itself(2)), Failure::Misconfigured),
+            (None, Some(by_itself(3)), Failure::Unreachable),
+            (None, Some(by_itself(9)), Failure::Lost),
+            (None, Some(by_system(137)), Failure::Lost),
+            (None, Some(by_system(1)), Failure::Lost),
+            (Some(1), Some(by_itself(1)), Failure::Refused),
+            (Some(2), Some(by_system(137)), Failure::Misconfigured),
+            (Some(3), None, Failure::Unreachable),
+            // It was done, and was killed before its process had ended; the next one finds nothing to do.
+            (Some(0), Some(by_system(137)), Failure::Lost),
+        ] {
+            let pod = PodSeen {
+                exit: exit.clone(),
+                report: told.map(|code| MigrateReport {
+                    code: Some(code),
+                    ..MigrateReport::default()
+                }),
+                ..PodSeen::default()
+            };
+            assert_eq!(Failure::of(&[&pod]), failure, "{told:?} {exit:?}");
+        }
+        assert_eq!(Failure::of(&[]), Failure::Lost);
+    }
 
     #[test]
     fn gaps_double_up_to_their_bound_for_any_number_of_attempts() {

@@ -28,7 +28,7 @@ use conditions::{Conditions, Verdict};
 /// Seconds until the roles are asked again while something is under way.
 const BUSY_SECONDS: u64 = 5;
 /// Seconds until secrets and roles are read again at rest.
-const REST_SECONDS: u64 = 30;
+pub(crate) const REST_SECONDS: u64 = 30;
 
 /// What a plan is made from.
 #[derive(Debug, Clone, Copy)]
@@ -168,7 +168,8 @@ pub fn plan(input: Input<'_>) -> Plan {
     let migrated = migrate::step(&mut draft);
     let moded = mode::step(&mut draft, &migrated);
     rollout::step(&mut draft, &migrated, &moded);
-    draft.status.leaders.clone_from(&input.facts.leaders);
+    let lives = |name: &str| input.observed.pods.iter().any(|pod| pod.name == name);
+    draft.status.leaders = input.facts.leaders_after(&input.status.leaders, lives);
     if input.facts.queue.is_some() {
         draft.status.queue.clone_from(&input.facts.queue);
     }

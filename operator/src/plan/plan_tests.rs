@@ -47,6 +47,7 @@ fn report(current: i64, target: i64) -> MigrateReport {
             additive: true,
         }],
         payload_version: None,
+        code: None,
     }
 }
 
@@ -309,6 +310,25 @@ fn members_that_nobody_reports_open_no_gate() {
         order(&cluster).last().map(String::as_str),
         Some("apply Deployment background")
     );
+}
+
+#[test]
+fn a_missed_answer_of_the_roles_takes_ready_and_leaders_not_back() {
+    let mut cluster = Cluster::ready(&json!({}));
+    let scheduler = cluster.pods.iter().find(|pod| pod.component == "scheduler");
+    let pod = scheduler.expect("a Scheduler").name.clone();
+    cluster
+        .facts
+        .add(&pod, "powercontext_supervisor_fence{lease=\"global\"} 7\n");
+    cluster.pass();
+    let before = cluster.status.clone();
+    let heard = std::mem::take(&mut cluster.facts);
+    assert_eq!(cluster.pass(), []);
+    assert_eq!(cluster.status, before);
+    cluster.facts = heard;
+    cluster.facts.members = Some(std::collections::BTreeMap::new());
+    cluster.pass();
+    assert_eq!(cluster.condition("Ready"), no("WaitingForMembers"));
 }
 
 #[test]

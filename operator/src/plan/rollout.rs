@@ -163,12 +163,31 @@ fn settled(draft: &mut Draft<'_>, role: Role, live: DeploymentSeen<'_>, desired:
     }
     let build = &draft.input.deployment.build;
     let members = draft.input.facts.members_of(role, build);
-    if desired > 0 && members.is_none_or(|members| members < i64::from(desired)) {
-        let told = members.map_or_else(|| "nobody reports".to_owned(), |members| members.to_string());
-        let message = format!("members of build {build}: {told} of {desired}");
-        return Err((Reason::WaitingForMembers, message));
+    let was_there = stored(draft, role).build.as_ref() == Some(build);
+    if are_there(members, desired, was_there) {
+        return Ok(());
     }
-    Ok(())
+    let told = members.map_or_else(|| "nobody reports".to_owned(), |members| members.to_string());
+    let message = format!("members of build {build}: {told} of {desired}");
+    Err((Reason::WaitingForMembers, message))
+}
+
+/// Whether enough members report the wanted build. A role that has been rolled out with it once stays so while nobody tells:
+/// one answer that did not come in time says nothing about the pods, whose readiness is known otherwise. An answer that tells
+/// too few counts at any time, and before the first roll-out no answer is a no.
+fn are_there(told: Option<i64>, desired: i32, was_there: bool) -> bool {
+    desired <= 0 || told.map_or(was_there, |told| told >= i64::from(desired))
+}
+
+/// What the stored status says of a role.
+fn stored<'a>(draft: &Draft<'a>, role: Role) -> &'a RoleStatus {
+    let roles = &draft.input.status.roles;
+    match role {
+        Role::Api => &roles.api,
+        Role::Scheduler => &roles.scheduler,
+        Role::Worker => &roles.worker,
+        Role::Background => &roles.background,
+    }
 }
 
 fn pod_trouble(draft: &Draft<'_>, role: Role) -> Option<(Reason, String)> {
@@ -227,12 +246,7 @@ fn role_status(draft: &Draft<'_>, standing: &Standing) -> RoleStatus {
     let key = &draft.input.objects.roles[&standing.role].key;
     let live = draft.live(key).filter(|live| draft.is_ours(live));
     let seen = live.map(|live| DeploymentSeen { live });
-    let old = match standing.role {
-        Role::Api => &draft.input.status.roles.api,
-        Role::Scheduler => &draft.input.status.roles.scheduler,
-        Role::Worker => &draft.input.status.roles.worker,
-        Role::Background => &draft.input.status.roles.background,
-    };
+    let old = stored(draft, standing.role);
     let build = if standing.verdict.is_ok() && standing.desired > 0 {
         Some(draft.input.deployment.build.clone())
     } else {
@@ -244,5 +258,36 @@ fn role_status(draft: &Draft<'_>, standing: &Standing) -> RoleStatus {
         ready: seen.map_or(0, DeploymentSeen::ready),
         updated: seen.map_or(0, DeploymentSeen::updated),
         build,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::are_there;
+
+    #[test]
+    fn a_missed_answer_takes_nothing_back_and_an_answer_of_too_few_does() {
+        for (told, desired, was_there, are) in [
+            // Nobody tells: as it was before.
+            (None, 2, false, false),
+            (None, 2, true, true),
+            // Somebody tells: that counts, whatever was before.
+            (Some(0), 2, true, false),
+            (Some(1), 2, true, false),
+            (Some(1), 2, false, false),
+            (Some(2), 2, false, true),
+            (Some(2), 2, true, true),
+            // More than wanted: one that was replaced has not left yet.
+            (Some(3), 2, false, true),
+            // Nobody is wanted.
+            (None, 0, false, true),
+            (Some(0), 0, false, true),
+        ] {
+            assert_eq!(
+                are_there(told, desired, was_there),
+                are,
+                "{told:?} of {desired}, {was_there}"
+            );
+        }
     }
 }

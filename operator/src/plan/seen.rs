@@ -31,6 +31,9 @@ pub struct MigrateReport {
     /// Newest payload version that the image can run.
     #[serde(default)]
     pub payload_version: Option<i64>,
+    /// Exit code that it was about to end with.
+    #[serde(default)]
+    pub code: Option<i32>,
 }
 
 /// A step of a migration.

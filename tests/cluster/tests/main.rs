@@ -10,3 +10,4 @@ mod rest;
 mod rollout;
 mod scale;
 mod secrets;
+mod status;
