@@ -45,33 +45,78 @@ fn status(port: u16, path: &str) -> Option<String> {
     answer.lines().next().map(str::to_owned)
 }
 
-fn start(folder: &Path, port: u16) -> Operator {
+/// Starts it; `preloaded` is a library that changes what it sees of the machine.
+fn start_with(folder: &Path, port: u16, more: &[&str], preloaded: Option<&Path>) -> Operator {
     let kubeconfig = folder.join("kubeconfig");
     let text = "apiVersion: v1\nkind: Config\ncurrent-context: x\n\
         contexts: [{name: x, context: {cluster: x, user: x}}]\n\
         clusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: x, user: {}}]\n";
     std::fs::write(&kubeconfig, text).expect("writable");
-    let child = Command::new(env!("CARGO_BIN_EXE_powercontext-operator"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_powercontext-operator"));
+    command
         .args(["--port", &port.to_string()])
+        .args(more)
         .env("KUBECONFIG", kubeconfig)
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
-    Operator(child)
+        .stderr(Stdio::null());
+    if let Some(preloaded) = preloaded {
+        command.env("LD_PRELOAD", preloaded);
+    }
+    Operator(command.spawn().expect("it starts"))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|free| free.local_addr())
+        .expect("a free port")
+        .port()
 }
 
 #[test]
 fn it_lives_without_an_api_server_and_ends_well_when_it_is_asked_to() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|free| free.local_addr())
-        .expect("a free port")
-        .port();
-    let mut operator = start(folder.path(), port);
+    let port = free_port();
+    let mut operator = start_with(folder.path(), port, &[], None);
     until(|| status(port, "/health/live").filter(|line| line.ends_with("200 OK")));
     assert!(status(port, "/metrics").is_some_and(|line| line.ends_with("200 OK")));
     let asked = Command::new("kill").arg(operator.0.id().to_string()).status();
     assert!(asked.is_ok_and(|status| status.success()));
     let ended = until(|| operator.0.try_wait().expect("a child"));
     assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn a_leader_that_never_reached_its_api_server_ends_well_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let port = free_port();
+    let mut operator = start_with(folder.path(), port, &["--no-leader-election"], None);
+    // It leads, and waits for the caches.
+    until(|| status(port, "/health/ready").filter(|line| line.contains("503")));
+    let asked = Command::new("kill").arg(operator.0.id().to_string()).status();
+    assert!(asked.is_ok_and(|status| status.success()));
+    let ended = until(|| operator.0.try_wait().expect("a child"));
+    assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn it_serves_ipv4_where_the_machine_has_no_ipv6() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let library = folder.path().join("no_ipv6.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/support/no_ipv6.c");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([&library, &source])
+        .arg("-ldl")
+        .status();
+    assert!(
+        compiled.is_ok_and(|status| status.success()),
+        "cc compiles what a test preloads"
+    );
+    let port = free_port();
+    let _operator = start_with(folder.path(), port, &[], Some(&library));
+    until(|| status(port, "/health/live").filter(|line| line.ends_with("200 OK")));
+    let sockets = std::fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
+    assert!(
+        !sockets.contains(&format!(":{port:04X} ")),
+        "it listens on IPv6 after all"
+    );
 }

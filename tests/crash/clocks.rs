@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use powercontext_tests::clock::shifted;
 use powercontext_tests::database::Database;
 use powercontext_tests::facts;
 use powercontext_tests::kit::{AT_ONCE, SOON, capture, flush, settled};
+use powercontext_tests::preload::shifted;
 use powercontext_tests::provider::Provider;
 use powercontext_tests::server::Setup;
 

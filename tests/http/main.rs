@@ -2,6 +2,7 @@
 //! of their own going away.
 
 mod acts;
+mod address;
 mod crowd;
 mod demo;
 mod dropped;

@@ -49,6 +49,7 @@ const QUICK: [(&str, &str); 11] = [
 pub struct Setup {
     env: BTreeMap<String, String>,
     logs: PathBuf,
+    host: &'static str,
 }
 
 impl Setup {
@@ -70,6 +71,7 @@ impl Setup {
         let setup = Self {
             env,
             logs: database.beside(""),
+            host: "127.0.0.1",
         };
         setup
             .with("DATABASE_URL", database.url())
@@ -87,6 +89,13 @@ impl Setup {
     #[must_use]
     pub fn with_variable(mut self, key: &str, value: &str) -> Self {
         self.env.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The same, listening at this address. The client speaks to 127.0.0.1.
+    #[must_use]
+    pub fn on(mut self, host: &'static str) -> Self {
+        self.host = host;
         self
     }
 
@@ -132,7 +141,7 @@ impl Setup {
                 "server",
                 "run",
                 "--host",
-                "127.0.0.1",
+                self.host,
                 "--port",
                 &address.port().to_string(),
             ])

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::Either;
 use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
@@ -27,7 +28,7 @@ use crate::object::Kind;
 use crate::plan::PodSeen;
 
 /// Changes that come within this span wake a deployment once.
-const DEBOUNCE: Duration = Duration::from_millis(20);
+const DEBOUNCE: Duration = Duration::from_millis(10);
 /// Objects in a page of a list.
 const PAGE: u32 = 50;
 
@@ -105,7 +106,8 @@ impl Watches {
         let reader = deployments.clone();
         let gate = futures_util::FutureExt::shared(async move { caches.filled(&reader).await });
         let opened = gate.clone();
-        let queue = wakes.take_until(shutdown);
+        let shutdown = futures_util::FutureExt::shared(shutdown);
+        let queue = wakes.take_until(shutdown.clone());
         let work = controller::applier(
             move |object, context| {
                 let gate = gate.clone();
@@ -125,12 +127,13 @@ impl Watches {
             opened.await;
             filled();
         };
-        // Both on one task: filling the caches needs the watches to be driven, which the applier does.
+        // All on one task: filling the caches needs the watches to be driven, which the applier does.
         let work = std::pin::pin!(work);
         let announce = std::pin::pin!(announce);
-        match futures_util::future::select(work, announce).await {
-            futures_util::future::Either::Left(((), _)) => {}
-            futures_util::future::Either::Right(((), work)) => work.await,
+        let begun = futures_util::future::select(announce, shutdown);
+        // Asked to end before the caches were filled, nothing is in flight, and the applier would wait for them.
+        if let Either::Right((Either::Left(((), _)), work)) = futures_util::future::select(work, begun).await {
+            work.await;
         }
     }
 }

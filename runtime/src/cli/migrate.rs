@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use powercontext_core::limits::PAYLOAD_VERSIONS;
 use powercontext_core::time::Span;
 
 use super::{Exit, MigrateArgs, Output, Streams, database_url, load_database, start_log};
@@ -43,6 +44,7 @@ fn misconfigured(reason: String) -> Report {
         target: TARGET,
         steps: Vec::new(),
         code: Code::BadConfiguration,
+        payload_version: *PAYLOAD_VERSIONS.end(),
         reason: Some(reason),
         cause: None,
     }

@@ -123,7 +123,7 @@ const fn one_of<T>(names: &'static [(&'static str, T)]) -> OneOf<T> {
 
 keys! {
     "HTTP" {
-        /// Address to listen on. One that other machines reach needs `AUTH_ENABLED`, or `ALLOW_UNAUTHENTICATED_NON_LOOPBACK`.
+        /// Address to listen on; `::` is every one, also where the machine has no IPv6. One that other machines reach needs `AUTH_ENABLED`, or `ALLOW_UNAUTHENTICATED_NON_LOOPBACK`.
         HTTP_HOST: Host = Host, Text("127.0.0.1");
         /// Port to listen on.
         HTTP_PORT: Whole = Whole(1..=65_535), Text("8000");

@@ -1,5 +1,7 @@
 //! What runs beside each other in a process, and how each is stopped.
 
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use powercontext_core::ids::MemberId;
@@ -58,11 +60,22 @@ pub(super) struct Tasks {
     living: Option<Task>,
 }
 
-/// Binds the port.
+/// Binds the port. Where the machine has no IPv6, `[::]` is `0.0.0.0`.
 pub(super) async fn listen(settings: &Settings) -> Result<TcpListener, RoleError> {
     let address = settings.http.address;
-    let bound = TcpListener::bind(address).await;
+    let mut bound = TcpListener::bind(address).await;
+    if let Some(instead) = bound.as_ref().err().and_then(|error| without_ipv6(address, error)) {
+        bound = TcpListener::bind(instead).await;
+    }
     bound.map_err(|source| RoleError::Listen { address, source })
+}
+
+/// The address to try where every address of the machine was meant and the first answer was `error`. What keeps the port
+/// itself from being had would keep it from being had again.
+fn without_ipv6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
+    let keeps_the_port = matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied);
+    let is_every_address = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    (is_every_address && !keeps_the_port).then(|| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port()))
 }
 
 /// Starts sending spans, where a collector is set.
@@ -182,5 +195,30 @@ fn wait_limits(settings: &Settings) -> WaitLimits {
     WaitLimits {
         default_seconds: seconds(settings.operations.default_wait),
         max_seconds: seconds(settings.operations.maximum_wait),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_every_address_of_a_machine_without_ipv6_is_tried_as_ipv4() {
+        let every = "[::]:8000".parse().expect("an address");
+        // What the system answers where it knows no such family of addresses (Linux).
+        let no_family = io::Error::from_raw_os_error(97);
+        let ipv4 = Some("0.0.0.0:8000".parse().expect("an address"));
+        assert_eq!(without_ipv6(every, &no_family), ipv4);
+        assert_eq!(without_ipv6(every, &io::ErrorKind::AddrNotAvailable.into()), ipv4);
+        for kept in [io::ErrorKind::AddrInUse, io::ErrorKind::PermissionDenied] {
+            assert_eq!(without_ipv6(every, &kept.into()), None, "{kept}");
+        }
+        for single in ["[::1]:8000", "0.0.0.0:8000", "127.0.0.1:8000"] {
+            assert_eq!(
+                without_ipv6(single.parse().expect("an address"), &no_family),
+                None,
+                "{single}"
+            );
+        }
     }
 }

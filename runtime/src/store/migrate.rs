@@ -10,6 +10,7 @@ pub mod plan;
 pub mod revisions;
 mod sqlite;
 
+use powercontext_core::limits::PAYLOAD_VERSIONS;
 use powercontext_core::time::Span;
 use serde::Serialize;
 
@@ -77,6 +78,8 @@ pub struct Report {
     pub steps: Vec<ReportedStep>,
     /// How it ended.
     pub code: Code,
+    /// Newest version of payloads that this build reads.
+    pub payload_version: u32,
     /// Why it ended so, when it is not done; never holds a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -185,6 +188,7 @@ pub async fn migrate(url: &DatabaseUrl, mode: Mode, observer: Observer<'_>) -> R
         target: TARGET,
         steps: Vec::new(),
         code: Code::Done,
+        payload_version: *PAYLOAD_VERSIONS.end(),
         reason: None,
         cause: None,
     };
@@ -293,12 +297,13 @@ mod tests {
                 statements: 4,
             }],
             code: Code::Done,
+            payload_version: 1,
             reason: None,
             cause: None,
         };
         assert_eq!(
             serde_json::to_string(&report).expect("serialisable"),
-            r#"{"current":0,"target":9,"steps":[{"revision":1,"name":"work_ledger","additive":true,"statements":4}],"code":0}"#
+            r#"{"current":0,"target":9,"steps":[{"revision":1,"name":"work_ledger","additive":true,"statements":4}],"code":0,"payload_version":1}"#
         );
     }
 }

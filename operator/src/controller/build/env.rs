@@ -74,7 +74,8 @@ pub(super) fn role(deployment: &ValidDeployment, role: Role) -> Vec<EnvVar> {
     let mut env = Env::default();
     env.common(deployment, pod);
     env.set("DEPLOYMENT_ROLE", role);
-    env.set("HTTP_HOST", "0.0.0.0");
+    // Every address of the pod, whichever families its cluster has.
+    env.set("HTTP_HOST", "::");
     env.set("HTTP_PORT", HTTP_PORT);
     env.set("METRICS_ENABLED", true);
     env.set("AUTH_ENABLED", pod.secrets.token.is_some());
