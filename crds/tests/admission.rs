@@ -316,6 +316,40 @@ fn a_refusal_never_repeats_a_value() {
     assert!(refusals(&object, None).iter().all(|said| !said.contains("canary-5b1c")));
 }
 
+/// Functions and macros that the rules may call. Each is in Kubernetes 1.30, the oldest that is supported.
+const CALLED: [&str; 7] = ["all", "exists", "filter", "has", "matches", "size", "startsWith"];
+
+/// What a rule calls: names right before an opening bracket. Patterns between quotes are no part of it.
+fn called(rule: &str) -> Vec<String> {
+    let code: String = rule.split('\'').step_by(2).collect::<Vec<_>>().join("''");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let ends = code.match_indices('(').map(|(at, _)| &code[..at]);
+    ends.map(|before| before.rsplit(|c| !is_name(c)).next().unwrap_or_default().to_owned())
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+#[test]
+fn no_rule_calls_a_function_newer_than_the_oldest_kubernetes() {
+    fn visit(schema: &Value, found: &mut Vec<String>) {
+        for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+            found.extend(called(rule["rule"].as_str().unwrap_or_default()));
+        }
+        for child in schema["properties"].as_object().into_iter().flatten() {
+            visit(child.1, found);
+        }
+        if schema["items"].is_object() {
+            visit(&schema["items"], found);
+        }
+    }
+    assert_eq!(called("has(self.a) && !self.b.matches('^(c(d))')"), ["has", "matches"]);
+    let mut found = Vec::new();
+    visit(&SCHEMA, &mut found);
+    assert!(found.len() > 30, "{found:?}");
+    let newer: Vec<_> = found.iter().filter(|name| !CALLED.contains(&name.as_str())).collect();
+    assert_eq!(newer, Vec::<&String>::new());
+}
+
 #[test]
 fn every_rule_compiles_and_walks_over_limited_lists_only() {
     fn visit(path: &str, schema: &Value, rules: &mut usize) {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
+use powercontext_chart_tests::monitor_definition;
 use powercontext_cluster_tests::audit::Request;
 use powercontext_cluster_tests::kubelet::Fate;
 use powercontext_cluster_tests::stage::spec_with;
@@ -17,18 +18,9 @@ use crate::site::{SOON, Site, alone, beside, fate};
 /// API group, resource with subresource, verb.
 type Right = (String, String, String);
 
-/// The kind that the Prometheus operator brings along, as far as the API server has to know it.
+/// The kind that the Prometheus operator brings along.
 fn know_pod_monitors(site: &Site) -> anyhow::Result<()> {
-    let names = json!({ "kind": "PodMonitor", "plural": "podmonitors", "singular": "podmonitor" });
-    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": { "name": "podmonitors.monitoring.coreos.com",
-            "annotations": { "api-approved.kubernetes.io": "unapproved, a test" } },
-        "spec": { "group": "monitoring.coreos.com", "names": names, "scope": "Namespaced",
-            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }] },
-    });
+    let definition = monitor_definition("podmonitors")?;
     let kubectl = site.kubectl();
     kubectl.feed(&["apply", "--server-side", "--filename", "-"], &definition.to_string())?;
     kubectl.run(&[
@@ -140,8 +132,19 @@ async fn story(site: &Site) -> anyhow::Result<()> {
     site.apply(&less)?;
     site.until("Ready", "True", "Complete").await?;
     site.apply(&everything())?;
-    site.until("Ready", "True", "Complete").await?;
-    site.kubectl().run(&["delete", "pcd", "pc", "--wait"])?;
+    site.until("Ready", "True", "Complete").await
+}
+
+/// Everything granted was used, and everything used was granted, by whom else but the release.
+fn granted_is_used(site: &Site, requests: &[Request]) -> anyhow::Result<()> {
+    ensure!(!requests.is_empty());
+    ensure!(forbidden(requests).is_empty(), "{:#?}", forbidden(requests));
+    let (granted, used) = (granted(site)?, used(requests));
+    let spare: Vec<_> = granted.difference(&used).collect();
+    ensure!(spare.is_empty(), "granted and never used: {spare:#?}");
+    // What is used and not granted would have been refused above, but for what everybody may.
+    let missing: Vec<_> = used.difference(&granted).collect();
+    ensure!(missing.is_empty(), "used and granted by somebody else: {missing:#?}");
     Ok(())
 }
 
@@ -155,21 +158,15 @@ async fn every_right_of_the_operator_is_used_and_none_is_missing() -> anyhow::Re
     let mut operator = site.operator("one").await?;
     site.check(operator.port()).await?;
     story(&site).await?;
+    site.kubectl().run(&["delete", "pcd", "pc", "--wait"])?;
     operator.end().await?;
-    let requests = audit.requests()?;
-    ensure!(forbidden(&requests).is_empty(), "{:#?}", forbidden(&requests));
-    let (granted, used) = (granted(&site)?, used(&requests));
-    let spare: Vec<_> = granted.difference(&used).collect();
-    ensure!(spare.is_empty(), "granted and never used: {spare:#?}");
-    // What is used and not granted would have been refused above, but for what everybody may.
-    let missing: Vec<_> = used.difference(&granted).collect();
-    ensure!(missing.is_empty(), "used and granted by somebody else: {missing:#?}");
+    granted_is_used(&site, &audit.requests()?)?;
     site.helm(&["uninstall", &site.name, "--wait"])?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scope_namespaces_rolls_out_in_each_and_makes_no_forbidden_call() -> anyhow::Result<()> {
+async fn scope_namespaces_rolls_out_in_each_with_the_rights_that_it_uses_and_no_other() -> anyhow::Result<()> {
     let _beside = beside().await;
     let (site, other) = (Site::new("scope").await?, Site::new("tenant").await?);
     know_pod_monitors(&site)?;
@@ -177,13 +174,10 @@ async fn scope_namespaces_rolls_out_in_each_and_makes_no_forbidden_call() -> any
     site.install_ours(&["--set", "scope=namespaces,crds.install=false", "--set", &namespaces])?;
     let audit = site.audit();
     let mut operator = site.operator("one").await?;
-    for tenant in [&site, &other] {
-        tenant.make_secrets().await?;
-        tenant.apply(&everything())?;
-    }
-    for tenant in [&site, &other] {
-        tenant.until("Ready", "True", "Complete").await?;
-    }
+    other.make_secrets().await?;
+    other.apply(&everything())?;
+    story(&site).await?;
+    other.until("Ready", "True", "Complete").await?;
     site.check(operator.port()).await?;
     // Both are counted, whichever scope they are in.
     until("both deployments are counted", SOON, async || {
@@ -194,9 +188,7 @@ async fn scope_namespaces_rolls_out_in_each_and_makes_no_forbidden_call() -> any
     })
     .await?;
     operator.end().await?;
-    let requests = audit.requests()?;
-    ensure!(!requests.is_empty());
-    ensure!(forbidden(&requests).is_empty(), "{:#?}", forbidden(&requests));
+    granted_is_used(&site, &audit.requests()?)?;
     let cluster_wide = site.kubectl().run(&[
         "get",
         "clusterroles,clusterrolebindings",

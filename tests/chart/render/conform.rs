@@ -1,4 +1,5 @@
-//! What others say of the manifests: Kubernetes' own schemas, and a linter of manifests.
+//! What others say of the manifests, the chart's and the operator's: the schemas of Kubernetes and of the Prometheus
+//! operator, and a linter of manifests.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -6,13 +7,21 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
-use powercontext_chart_tests::{KUBERNETES, ValueSet, printed, program};
+use powercontext_chart_tests::{KUBERNETES, ValueSet, monitor_definition, objects, printed, program, read};
 use serde_json::{Map, Value, json};
 
 /// Kubernetes whose schemas are compared: the oldest that is supported, and the one that the tests run.
 const MINORS: [&str; 2] = ["1.30", "1.34"];
-/// Kinds that Kubernetes does not define.
-const FOREIGN: &str = "CustomResourceDefinition,ServiceMonitor,PrometheusRule";
+/// Kinds that the Prometheus operator defines, with their plurals.
+const MONITORS: [(&str, &str); 3] = [
+    ("podmonitor", "podmonitors"),
+    ("prometheusrule", "prometheusrules"),
+    ("servicemonitor", "servicemonitors"),
+];
+/// Kubernetes' description of it leaves out what it may hold; the API server of the other tests does not.
+const UNDESCRIBED: &str = "CustomResourceDefinition";
+/// What the operator makes, as files.
+const OPERATOR: [&str; 3] = ["smallest", "everything", "nothing"];
 
 /// Runs a program that reads manifests.
 fn judge(name: &str, arguments: &[&str], manifests: &str) -> anyhow::Result<String> {
@@ -61,6 +70,44 @@ fn schemas(minor: &str, folder: &Path) -> anyhow::Result<()> {
         std::fs::write(folder.join(file), schema.to_string())?;
     }
     Ok(())
+}
+
+/// Writes one JSON schema a kind, from the definitions of the Prometheus operator.
+fn monitor_schemas(folder: &Path) -> anyhow::Result<()> {
+    for (kind, plural) in MONITORS {
+        let definition = monitor_definition(plural)?;
+        let mut schema = closed(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+        // An object as such, which a definition does not describe.
+        schema["properties"]["metadata"] = json!({ "type": "object" });
+        std::fs::write(folder.join(format!("{kind}-monitoring-v1.json")), schema.to_string())?;
+    }
+    Ok(())
+}
+
+/// A definition's schema without unknown fields, as an API server prunes them.
+fn closed(schema: &Value) -> Value {
+    let Value::Object(fields) = schema else {
+        return schema.clone();
+    };
+    if fields.get("x-kubernetes-int-or-string") == Some(&json!(true)) {
+        let mut fields = fields.clone();
+        fields.remove("anyOf");
+        fields.insert("type".to_owned(), json!(["string", "integer"]));
+        return Value::Object(fields);
+    }
+    let mut kept = fields.clone();
+    if let Some(Value::Object(properties)) = kept.get_mut("properties") {
+        for property in properties.values_mut() {
+            *property = closed(property);
+        }
+        kept.insert("additionalProperties".to_owned(), json!(false));
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(below) = kept.get_mut(key).filter(|below| below.is_object()) {
+            *below = closed(below);
+        }
+    }
+    Value::Object(kept)
 }
 
 /// The same without unknown fields, and with what the description says in words: a number or a text, a null for nothing.
@@ -112,10 +159,11 @@ fn strict(schema: &Value, used: &mut BTreeSet<String>) -> Value {
 }
 
 #[test]
-fn every_manifest_is_valid_for_the_oldest_and_for_the_tested_kubernetes() -> anyhow::Result<()> {
+fn every_manifest_of_chart_and_operator_is_valid_for_the_oldest_and_for_the_tested_kubernetes() -> anyhow::Result<()> {
     for minor in MINORS {
         let folder = tempfile::tempdir()?;
         schemas(minor, folder.path())?;
+        monitor_schemas(folder.path())?;
         let location = format!(
             "{}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json",
             folder.path().display()
@@ -124,7 +172,7 @@ fn every_manifest_is_valid_for_the_oldest_and_for_the_tested_kubernetes() -> any
             "-strict",
             "-summary",
             "-skip",
-            FOREIGN,
+            UNDESCRIBED,
             "-schema-location",
             &location,
             "-",
@@ -132,6 +180,13 @@ fn every_manifest_is_valid_for_the_oldest_and_for_the_tested_kubernetes() -> any
         for set in ValueSet::all()? {
             judge("kubeconform", &arguments, &set.render(KUBERNETES)?)
                 .with_context(|| format!("{} on {minor}", set.name))?;
+        }
+        for name in OPERATOR {
+            // As the operator sends them; where YAML of another version is read, a bare `y` is no text.
+            let manifests = objects(&read(&format!("tests/golden/operator/{name}.yaml"))?)?;
+            let manifests: Vec<String> = manifests.iter().map(Value::to_string).collect();
+            let manifests = manifests.join("\n---\n");
+            judge("kubeconform", &arguments, &manifests).with_context(|| format!("{name} on {minor}"))?;
         }
         // It does judge: an unknown field and a wrong type are found.
         for fault in ["replicaz: 1", "replicas: many"] {
@@ -141,6 +196,19 @@ fn every_manifest_is_valid_for_the_oldest_and_for_the_tested_kubernetes() -> any
             ensure!(
                 judge("kubeconform", &arguments, &wrong).is_err(),
                 "{fault} was not found on {minor}"
+            );
+        }
+        for fault in [
+            "endpoints: []\n  endpointz: []",
+            "endpoints: many",
+            "endpoints: [{scheme: gopher}]",
+        ] {
+            let wrong = format!(
+                "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {{name: x}}\nspec:\n  {fault}\n  selector: {{}}\n"
+            );
+            ensure!(
+                judge("kubeconform", &arguments, &wrong).is_err(),
+                "{fault} was not found in a ServiceMonitor"
             );
         }
     }

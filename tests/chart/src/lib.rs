@@ -46,7 +46,7 @@ fn programs() -> anyhow::Result<&'static Path> {
 fn build() -> anyhow::Result<PathBuf> {
     let script = repository().join("tests/support/kubernetes/build");
     let output = Command::new(&script)
-        .args(["helm", "kubeconform", "kube-score", "api"])
+        .args(["helm", "kubeconform", "kube-score", "api", "monitors"])
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("starting {}", script.display()))?;
@@ -57,7 +57,7 @@ fn build() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }
 
-/// A program that was built for the tests, or the folder `api`.
+/// A program that was built for the tests, or the folder `api` or `monitors`.
 ///
 /// # Errors
 /// When it could not be built; the script says why on standard error.
@@ -93,6 +93,16 @@ pub fn printed(what: &str, output: Output) -> anyhow::Result<String> {
         bail!("{what}: {}{}", said[0], said[1]);
     }
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The definition of a kind of the Prometheus operator, by its plural.
+///
+/// # Errors
+/// When it could not be made; the script says why on standard error.
+pub fn monitor_definition(plural: &str) -> anyhow::Result<Value> {
+    let file = program("monitors")?.join(format!("monitoring.coreos.com_{plural}.yaml"));
+    let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    objects(&text)?.pop().context("a definition")
 }
 
 /// What the chart renders for these further arguments.

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Namespace, Pod, Secret, Service, ServiceAccount};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::Api;
 use kube::api::DeleteParams;
 use powercontext_cluster_tests::stage::{NAME, Stage, spec_with};
 use powercontext_cluster_tests::wait::until;
 use powercontext_crds::v1alpha1::PowerContextDeployment;
 use serde_json::json;
+
+/// Every kind that a deployment has objects of, its own and those that Kubernetes makes for them.
+const KINDS: &str =
+    "serviceaccounts,services,deployments,replicasets,jobs,pods,poddisruptionbudgets,networkpolicies,hpa,ingresses";
 
 /// The garbage collector learns of a new kind of owner within half a minute.
 const COLLECTED: Duration = Duration::from_secs(90);
@@ -22,23 +23,31 @@ async fn a_deleted_deployment_leaves_no_object_and_touches_no_secret() -> anyhow
     let stage = Stage::new("delete").await?;
     let _operator = stage.operator().await?;
     stage
-        .apply(&spec_with(
-            &json!({ "worker": { "replicas": 2 }, "networkPolicy": { "enabled": true } }),
-        ))
+        .apply(&spec_with(&json!({
+            "api": { "replicas": null, "resources": { "requests": { "cpu": "100m" } } },
+            "worker": { "replicas": 2 },
+            "autoscaling": { "api": { "minReplicas": 2, "maxReplicas": 4 } },
+            "ingress": { "host": "pc.example" },
+            "networkPolicy": { "enabled": true },
+        })))
         .await?;
     stage.until_ready().await?;
+    let left = || {
+        let ours = "app.kubernetes.io/part-of=powercontext";
+        stage
+            .kubectl()
+            .run(&["get", KINDS, "--selector", ours, "--output", "name"])
+    };
+    let there = left()?;
+    for kind in ["replicaset", "networkpolicy", "horizontalpodautoscaler", "ingress"] {
+        ensure!(there.contains(kind), "no {kind} to begin with: {there}");
+    }
     stage
         .api::<PowerContextDeployment>()
         .delete(NAME, &DeleteParams::background())
         .await?;
     let gone = until("every object is gone", COLLECTED, async || {
-        let left = stage.ours::<Deployment>().await?.len()
-            + stage.ours::<Job>().await?.len()
-            + stage.ours::<Pod>().await?.len()
-            + stage.ours::<Service>().await?.len()
-            + stage.ours::<ServiceAccount>().await?.len()
-            + stage.ours::<PodDisruptionBudget>().await?.len();
-        Ok((left == 0).then_some(()))
+        Ok(left()?.is_empty().then_some(()))
     });
     stage.explained(gone.await).await?;
     ensure!(stage.api::<Secret>().get_opt("pc-database").await?.is_some());

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use k8s_openapi::jiff::Timestamp;
 use powercontext_cluster_tests::stage::{SECRETS, SOON, Stage, spec, spec_with};
 use powercontext_cluster_tests::wait::throughout;
 use powercontext_crds::conditions::{ConditionType, Reason};
 use powercontext_operator::names::Role;
-use powercontext_operator::rt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The longest time from a corrected secret to the next step.
 const RESUMES: Duration = Duration::from_secs(10);
@@ -44,15 +44,11 @@ async fn a_deployment_waits_twenty_seconds_for_its_secrets_and_resumes_within_te
     })
     .await?;
     stage.make_secrets().await?;
-    let came = rt::now();
+    let came = Timestamp::now();
     stage.until_ready().await?;
-    ensure!(
-        came.elapsed() < RESUMES + Duration::from_secs(5),
-        "{:?}",
-        came.elapsed()
-    );
     let first = audit.writes()?.into_iter().next().context("a write")?;
-    ensure!(first.code < 300);
+    let waited = first.received.duration_since(came);
+    ensure!(waited <= RESUMES.try_into()?, "it went on after {waited:?}");
     Ok(())
 }
 
@@ -143,6 +139,9 @@ async fn no_value_of_a_secret_is_ever_seen_outside_of_it() -> anyhow::Result<()>
     );
     let log = operator.log();
     ensure!(log.contains("acting"), "too little was looked at");
+    for line in log.lines() {
+        ensure!(serde_json::from_str::<Value>(line).is_ok(), "no JSON: {line}");
+    }
     let arguments = std::fs::read_to_string(format!("/proc/{}/cmdline", operator.pid()?.as_raw_nonzero()))?;
     let page = metrics_page(operator.port()).await?;
     for (place, text) in [
