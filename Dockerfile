@@ -3,10 +3,11 @@
 #   docker build -t registry.example/powercontext:0.1.0 .
 
 FROM rust:1.95-slim-trixie AS build
-RUN apt-get update && apt-get install -y --no-install-recommends binutils ca-certificates gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends binutils ca-certificates gcc libc6-dev make && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 # Cargo reads the manifests of the whole workspace, also those of the tests.
 COPY Cargo.toml Cargo.lock ./
+COPY .cargo .cargo
 COPY .ci .ci
 COPY crds crds
 COPY migrations migrations
@@ -15,6 +16,7 @@ COPY runtime runtime
 COPY tests tests
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/target \
     CARGO_TARGET_DIR=/target cargo build --locked --release --package powercontext --package powercontext-operator \
+      --features powercontext-operator/jemalloc \
     && .ci/rootfs /image /target/release/powercontext /target/release/powercontext-operator
 
 FROM scratch

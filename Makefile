@@ -39,7 +39,7 @@ distributed: ## Start an OceanBase kernel and a distributed deployment of seven 
 .PHONY: build
 build: ## Build optimised binaries into dist/
 	@tests/support/deps cargo cc
-	@cargo build --release --package powercontext --package powercontext-operator
+	@cargo build --release --package powercontext --package powercontext-operator --features powercontext-operator/jemalloc
 	@install -D --target-directory dist "$(CARGO_TARGET_DIR)/release/powercontext" "$(CARGO_TARGET_DIR)/release/powercontext-operator"
 	@ls -l dist
 

@@ -9,6 +9,7 @@ pub mod build;
 pub mod dereference;
 pub mod kept;
 pub mod observe;
+pub mod rest;
 pub mod status;
 pub mod validate;
 pub mod watch;
@@ -28,11 +29,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use self::build::build;
 use self::dereference::Asker;
 use self::observe::Caches;
+use self::rest::{Basis, is_at_rest};
 use self::validate::{Dereferenced, ValidDeployment, validate};
 use crate::error::{Fault, ReconcileError, Step, at};
 use crate::metrics::{Metrics, Phase};
 use crate::names::Role;
-use crate::plan::{Facts, Input, Plan, plan, refuse, refused, to_write};
+use crate::plan::{Facts, Input, Plan, REST_SECONDS, plan, refuse, refused, to_write};
 use crate::rt;
 
 /// Gap after the first failure of a deployment; it doubles with each.
@@ -48,6 +50,8 @@ struct Memory {
     failures: u32,
     written: Option<Timestamp>,
     phase: Option<Phase>,
+    /// What the last pass was made from, if it found nothing to do.
+    rest: Option<Basis>,
     /// When this process first saw the current migration under way.
     migrating: Option<(String, Timestamp)>,
 }
@@ -210,11 +214,22 @@ async fn one(cached: &DeserializeGuard<PowerContextDeployment>, context: &Contex
     };
     let _place = context.place().await;
     let last = context.caches.departed.last();
+    let basis = context.caches.basis(&resource, &read, &facts);
+    let uid = resource.uid().unwrap_or_default();
+    if context
+        .memory()
+        .get(&uid)
+        .is_some_and(|memory| memory.rest.as_ref() == Some(&basis))
+    {
+        return Ok(Requeue::requeue(Duration::from_secs(REST_SECONDS)));
+    }
     let (plan, fault) = match &valid {
         Err(invalid) => (refuse(&resource, invalid, rt::time_of_day()), None),
         Ok(deployment) => follow(context, &resource, deployment, &facts).await?,
     };
     conclude(context, &api, &resource, &plan, fault.as_ref()).await?;
+    let rests = fault.is_none() && valid.is_ok() && is_at_rest(&plan, resource.status.as_ref());
+    context.remember(&uid, |memory| memory.rest = rests.then_some(basis));
     if valid.is_ok() {
         context.caches.departed.forget(&namespace, &name, last);
     }

@@ -27,6 +27,11 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+/// It gives back to the system what a list or a crowd of reconciles needed for a moment; the one of the C library keeps it.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// How long `check` waits for a roll-out that is under way.
 const PATIENCE: Duration = Duration::from_secs(90);
 

@@ -9,16 +9,18 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, LogParams};
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
+use powercontext_crds::v1alpha1::PowerContextDeployment;
 use serde_json::Value;
 
 use super::build::Objects;
 use super::kept::{self, Kept, Text};
-use super::validate::ValidDeployment;
+use super::rest::Basis;
+use super::validate::{Dereferenced, ValidDeployment};
 use crate::error::{ReconcileError, Step, at};
 use crate::object::{Key, Kind, owner};
 use crate::plan::seen::MigrateReport;
-use crate::plan::{Observed, PodSeen};
+use crate::plan::{Facts, Observed, PodSeen};
 
 /// Bytes of a log's end in which the migrator's report is looked for.
 const REPORT_BYTES_MAX: i64 = 64 << 10;
@@ -121,6 +123,23 @@ impl Caches {
         }
         observed.pods = self.pods_of(namespace, deployment);
         observed
+    }
+
+    /// What a plan would be made from now.
+    pub fn basis(&self, resource: &PowerContextDeployment, read: &Dereferenced, facts: &Facts) -> Basis {
+        let namespace = resource.namespace().unwrap_or_default();
+        let name = resource.name_any();
+        let mut objects = Vec::new();
+        for (kind, store) in &self.objects {
+            let ours = store.state_filter(|object| object.is_of(&namespace, &name));
+            objects.extend(ours.into_iter().map(|object| (*kind, object)));
+        }
+        objects.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
+        let departed = self.departed.of(&namespace, &name);
+        let texts = objects.iter().map(|(_, object)| &*object.data);
+        let texts: Vec<&str> = texts.chain(departed.iter().map(|job| &*job.data)).collect();
+        let version = resource.resource_version().unwrap_or_default();
+        Basis::of(&version, read, &texts, &self.pods_of(&namespace, &name), facts)
     }
 
     /// The pods of a deployment.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Binding, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::runtime::watcher;
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use powercontext_operator::rt;
 use serde_json::{Value, json};
@@ -150,7 +150,7 @@ impl Kubelet {
 /// What the kubelet itself knows of a pod.
 #[derive(Default)]
 struct Known {
-    told: Value,
+    fate: Option<Fate>,
     address: Option<String>,
     serving: CancellationToken,
     bound: bool,
@@ -159,7 +159,9 @@ struct Known {
 impl Shared {
     async fn play(&self, stop: CancellationToken) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        let mut events = watcher(api.clone(), watcher::Config::default()).boxed();
+        let mut events = watcher(api.clone(), watcher::Config::default())
+            .default_backoff()
+            .boxed();
         let mut known: BTreeMap<String, Known> = BTreeMap::new();
         loop {
             tokio::select! {
@@ -190,7 +192,7 @@ impl Shared {
         let mut pods = self.roles.pods();
         match event {
             Some(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => {
-                pods.insert(pod.uid().unwrap_or_default(), pod);
+                pods.insert(pod.uid().unwrap_or_default(), Arc::new(pod));
             }
             Some(watcher::Event::Delete(pod)) => {
                 pods.remove(&pod.uid().unwrap_or_default());
@@ -211,7 +213,8 @@ impl Shared {
             return Ok(());
         }
         let fate = (self.script.lock().expect("no holder panicked"))(pod);
-        if fate == Fate::Pending {
+        // Nobody else writes a pod's status, so what was told once stays told.
+        if fate == Fate::Pending || known.fate.as_ref() == Some(&fate) {
             return Ok(());
         }
         let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
@@ -229,14 +232,11 @@ impl Shared {
             let address = self.roles.serve(&name, known.serving.clone()).await?;
             known.address = Some(address.to_string());
         }
-        let status = status(pod, &fate, known.address.as_deref());
-        if known.told != status {
-            self.roles.member(&name, fate == Fate::Running { ready: true });
-            let patch = json!({ "status": status });
-            api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch))
-                .await?;
-            known.told = status;
-        }
+        self.roles.member(&name, fate == Fate::Running { ready: true });
+        let patch = json!({ "status": status(pod, &fate, known.address.as_deref()) });
+        api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+        known.fate = Some(fate);
         Ok(())
     }
 }

@@ -46,7 +46,7 @@ pub struct Told {
 #[derive(Debug, Clone, Default)]
 pub struct Roles {
     told: Arc<Mutex<Told>>,
-    pods: Arc<Mutex<BTreeMap<String, Pod>>>,
+    pods: Arc<Mutex<BTreeMap<String, Arc<Pod>>>>,
     /// Pods whose process is a member. It is one before its pod is ready.
     members: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -58,7 +58,7 @@ impl Roles {
     }
 
     /// The pods that there are, by uid.
-    pub(crate) fn pods(&self) -> MutexGuard<'_, BTreeMap<String, Pod>> {
+    pub(crate) fn pods(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Pod>>> {
         self.pods.lock().expect("no holder panicked")
     }
 
