@@ -9,4 +9,5 @@ mod rfc_terms;
 mod rig;
 mod schedulers;
 mod stage;
+mod window;
 mod workers;

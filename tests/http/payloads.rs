@@ -12,15 +12,16 @@ const SCOPE: &str = "house";
 powercontext_tests::on_both_databases! {
     a_payload_that_does_not_decode_fails_its_item_and_no_other,
     a_payload_of_an_unknown_version_is_left_where_it_is,
+    payloads_of_version_1_as_they_were_frozen_run_and_are_written,
 }
 
 /// An item that waits in the rows while no server runs: the last one had to give it back.
-async fn waiting(database: &Database, provider: &Provider) -> anyhow::Result<(Setup, String)> {
+async fn waiting(database: &Database, provider: &Provider, scope: &str) -> anyhow::Result<(Setup, String)> {
     let setup = Setup::new(database, provider).with("WORKER_SHUTDOWN_GRACE_SECONDS", "0");
     let server = setup.start().await?;
-    capture(&server.client, SCOPE, 2).await?;
+    capture(&server.client, scope, 2).await?;
     provider.hold();
-    let operation = flush(&server.client, SCOPE).await?;
+    let operation = flush(&server.client, scope).await?;
     provider.in_flight(1, SOON).await?;
     server.stop().await?;
     provider.answer();
@@ -36,7 +37,7 @@ async fn set(database: &Database, operation: &str, assignment: &str) -> anyhow::
 
 async fn a_payload_that_does_not_decode_fails_its_item_and_no_other(database: Database) -> anyhow::Result<()> {
     let provider = Provider::start().await?;
-    let (setup, operation) = waiting(&database, &provider).await?;
+    let (setup, operation) = waiting(&database, &provider, SCOPE).await?;
     set(&database, &operation, "payload = x'7b22'").await?;
     let asked = provider.asked();
     let server = setup.start().await?;
@@ -68,7 +69,7 @@ async fn a_payload_that_does_not_decode_fails_its_item_and_no_other(database: Da
 
 async fn a_payload_of_an_unknown_version_is_left_where_it_is(database: Database) -> anyhow::Result<()> {
     let provider = Provider::start().await?;
-    let (setup, operation) = waiting(&database, &provider).await?;
+    let (setup, operation) = waiting(&database, &provider, SCOPE).await?;
     set(&database, &operation, "payload_version = 99").await?;
     let server = setup.start().await?;
     let client = &server.client;
@@ -92,4 +93,32 @@ async fn a_payload_of_an_unknown_version_is_left_where_it_is(database: Database)
     ensure!(ready.body["status"] == "ready", "{ready:?}");
     settled(&database, client, SCOPE, 2).await?;
     server.stop().await
+}
+
+/// Payloads of version 1 as a release wrote them. They never change: items that hold them may wait in any database.
+const FROZEN: &str = include_str!("../golden/frozen/payloads-v1.jsonl");
+
+fn hex(text: &str) -> String {
+    text.bytes().fold(String::new(), |hex, byte| format!("{hex}{byte:02X}"))
+}
+
+async fn payloads_of_version_1_as_they_were_frozen_run_and_are_written(database: Database) -> anyhow::Result<()> {
+    let provider = Provider::start().await?;
+    for (n, payload) in FROZEN.lines().enumerate() {
+        let scope = format!("{SCOPE} {n}");
+        let (setup, operation) = waiting(&database, &provider, &scope).await?;
+        let sql = format!("select hex(payload) from pc_work_items where work_id = '{operation}'");
+        let written = database.raw().await?.rows(&sql).await?[0].text(0)?;
+        ensure!(
+            FROZEN.lines().any(|line| hex(line) == written),
+            "an API writes {written}"
+        );
+        let assignment = format!("payload = x'{}', payload_version = 1", hex(payload));
+        set(&database, &operation, &assignment).await?;
+        let server = setup.start().await?;
+        server.client.operation_is(&operation, "succeeded", SOON).await?;
+        settled(&database, &server.client, &scope, 2).await?;
+        server.stop().await?;
+    }
+    Ok(())
 }

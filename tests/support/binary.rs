@@ -15,6 +15,21 @@ pub fn server() -> anyhow::Result<PathBuf> {
     named("powercontext-server")
 }
 
+/// The next release's server: one schema step and one payload version more.
+///
+/// # Errors
+/// When it has not been built.
+pub fn next_server() -> anyhow::Result<PathBuf> {
+    let program = server()?.with_file_name("powercontext-server-next");
+    anyhow::ensure!(
+        program.is_file(),
+        "{} is not there: run the tests with `make test`, or build it with `cargo build --workspace --features \
+         powercontext-tests/next-version --bin powercontext-server-next`",
+        program.display()
+    );
+    Ok(program)
+}
+
 pub(crate) fn named(program: &str) -> anyhow::Result<PathBuf> {
     let key = format!("CARGO_BIN_EXE_{program}");
     let path = crate::env(&key).with_context(|| format!("{key} is not set: run the tests with `cargo test`"))?;

@@ -88,8 +88,8 @@ impl Rule {
 
     fn matches(&self, command: &Command) -> bool {
         match (command, self.at) {
-            (Command::Commit(ran), At::Commit(name)) | (Command::Statements(ran), At::Statement(name)) => {
-                ran.iter().any(|ran| ran.starts_with(name))
+            (Command::Commit(_), At::Commit(name)) | (Command::Statements(_), At::Statement(name)) => {
+                command.ran().iter().any(|ran| ran.starts_with(name))
             }
             _ => false,
         }
@@ -107,6 +107,8 @@ pub struct Counts {
     pub commits: u64,
     /// Rules that have acted.
     pub acted: u64,
+    /// Commands that a client waited for, of those that [`Proxy::watch`] names.
+    pub watched: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +124,8 @@ struct Shared {
     round_trips: AtomicU64,
     commits: AtomicU64,
     acted: AtomicU64,
+    watch: Mutex<&'static [&'static str]>,
+    watched: AtomicU64,
 }
 
 impl Shared {
@@ -132,6 +136,14 @@ impl Shared {
         }
         if matches!(command, Command::Commit(_)) {
             self.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        let watch = *self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        if command
+            .ran()
+            .iter()
+            .any(|ran| watch.iter().any(|name| ran.starts_with(name)))
+        {
+            self.watched.fetch_add(1, Ordering::Relaxed);
         }
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         let at = rules.iter().position(|rule| rule.matches(command))?;
@@ -233,6 +245,11 @@ impl Proxy {
         self.rules().is_empty()
     }
 
+    /// Counts commands that run a statement whose name starts so, or commit a transaction that has run one.
+    pub fn watch(&self, names: &'static [&'static str]) {
+        *self.shared.watch.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
     /// What went through so far.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -241,6 +258,7 @@ impl Proxy {
             round_trips: read(&self.shared.round_trips),
             commits: read(&self.shared.commits),
             acted: read(&self.shared.acted),
+            watched: read(&self.shared.watched),
         }
     }
 

@@ -50,6 +50,7 @@ pub struct Setup {
     env: BTreeMap<String, String>,
     logs: PathBuf,
     host: &'static str,
+    is_next: bool,
 }
 
 impl Setup {
@@ -72,6 +73,7 @@ impl Setup {
             env,
             logs: database.beside(""),
             host: "127.0.0.1",
+            is_next: false,
         };
         setup
             .with("DATABASE_URL", database.url())
@@ -99,6 +101,21 @@ impl Setup {
         self
     }
 
+    /// The same with the server of the next release.
+    #[must_use]
+    pub fn of_next_release(mut self) -> Self {
+        self.is_next = true;
+        self
+    }
+
+    fn program(&self) -> anyhow::Result<PathBuf> {
+        if self.is_next {
+            binary::next_server()
+        } else {
+            binary::server()
+        }
+    }
+
     /// The same, stopping at a named point of a transaction; `point@file` only once the file exists.
     #[must_use]
     pub fn stopping_at(self, point: &str) -> Self {
@@ -120,7 +137,7 @@ impl Setup {
     /// # Errors
     /// When it cannot be started.
     pub async fn run(&self, arguments: &[&str]) -> anyhow::Result<Output> {
-        let mut command = Command::new(binary::server()?);
+        let mut command = Command::new(self.program()?);
         command.args(arguments).env_clear().envs(&self.env).stdin(Stdio::null());
         command.output().await.context("starting the program")
     }
@@ -136,7 +153,7 @@ impl Setup {
         drop(probe);
         let log = self.logs.join(format!("server-{}.log", rt::hex_id()));
         let output = File::create(&log)?;
-        let child = Command::new(binary::server()?)
+        let child = Command::new(self.program()?)
             .args([
                 "server",
                 "run",

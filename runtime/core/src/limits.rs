@@ -2,8 +2,10 @@
 
 /// Largest encoded payload or result of a work item, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
-/// Versions of payloads that this build reads.
-pub const PAYLOAD_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
+/// Versions of payloads that this build reads. Version 1 is `{requester?}`.
+pub const PAYLOAD_VERSIONS: std::ops::RangeInclusive<u32> = 1..=PAYLOAD_VERSION_MAX;
+/// The newest of them. The build of the tests that stands for the next release knows one more.
+pub const PAYLOAD_VERSION_MAX: u32 = if cfg!(feature = "next-version") { 2 } else { 1 };
 /// Longest content of one captured source, in characters.
 pub const SOURCE_CONTENT_CHARS_MAX: usize = 200_000;
 /// Most live items of one lane: the one that runs or waits at its head, and the one behind it.

@@ -155,7 +155,10 @@ impl App for LedgerApp {
                 Err(AppError::CapabilityNotSupported("extract"))
             };
         }
-        let payload = json!({"requester": {"type": by.kind(), "id": by.id()}});
+        let mut payload = json!({"requester": {"type": by.kind(), "id": by.id()}});
+        if self.memory.payload_version > 1 {
+            payload["origin"] = "api".into();
+        }
         let request = FlushRequest {
             kind: self.memory.kind.clone(),
             scope: scope_id.clone(),

@@ -55,6 +55,8 @@ pub struct SupervisionSettings {
     pub renew: Span,
     /// Scopes read at once, 1 to 100.
     pub page_size: u32,
+    /// Version in which this process writes payloads, one of [`PAYLOAD_VERSIONS`](powercontext_core::limits::PAYLOAD_VERSIONS).
+    pub emits: u32,
     /// Whether a distributed deployment may use a server that says it is seekdb.
     pub allow_seekdb: bool,
 }
@@ -188,12 +190,12 @@ pub(super) fn supervision(r: &mut Reader) -> Result<SupervisionSettings, Refused
         let reason = format!("three times it must be at most {name}");
         return Err(r.refuse(&keys::COORDINATION_SCHEDULER_RENEW_SECONDS, renew.origin, reason));
     }
-    version?;
     Ok(SupervisionSettings {
         mode: mode?.value,
         lease: lease.value,
         renew: renew.value,
         page_size: page_size?.value,
+        emits: version?.value,
         allow_seekdb: allow_seekdb?.value,
     })
 }

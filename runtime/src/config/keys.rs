@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::generation::{BaseUrl, Headers, Model, ModelSettings};
+use powercontext_core::limits::PAYLOAD_VERSION_MAX;
 use powercontext_core::supervise::member::Role;
 use powercontext_core::supervise::mode::Mode;
 
@@ -187,7 +188,7 @@ keys! {
         /// Scopes that a leader reads at once.
         COORDINATION_SCAN_PAGE_SIZE: Whole = Whole(1..=100), Text("100");
         /// Version in which payloads are written.
-        COORDINATION_EMIT_PAYLOAD_VERSION: Whole = Whole(1..=1), Text("1");
+        COORDINATION_EMIT_PAYLOAD_VERSION: Whole = Whole(1..=PAYLOAD_VERSION_MAX), Text("1");
         /// Let a distributed deployment use a server that says it is seekdb. For test rigs.
         COORDINATION_ALLOW_SEEKDB_SERVER: Flag = Flag, Text("false");
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use powercontext_core::ids::{BindingName, MemberId, ScopeId, WorkId, WorkKind};
 use powercontext_core::lease::Held;
+use powercontext_core::limits::PAYLOAD_VERSIONS;
 use powercontext_core::supervise::fairness::StartShare;
 use powercontext_core::supervise::intent::{Dirty, Requested};
 use powercontext_core::time::{DbTime, Span};
@@ -20,7 +21,7 @@ use crate::ledger::slots::{self, give_back};
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
 use crate::ledger::{LeaseTerm, Ledger};
 use crate::rt;
-use crate::store::batch::{self, ClaimRow, Found, Wanted};
+use crate::store::batch::{self, ClaimRow, Found, Ready, Wanted};
 use crate::store::error::corrupt;
 use crate::store::notes::Note;
 use crate::store::works::{Beat, Candidate, WorkRow};
@@ -233,15 +234,17 @@ async fn next_due_in(tx: &mut Tx, specs: &[KindSpec]) -> Result<Option<Span>, Tx
     let now = tx.now().await?;
     let mut next: Option<DbTime> = None;
     for spec in specs {
-        let due = works::next_due(tx, &spec.kind, spec.payload_version).await?;
-        next = next.into_iter().chain(due).min();
+        for version in PAYLOAD_VERSIONS {
+            let due = works::next_due(tx, &spec.kind, version).await?;
+            next = next.into_iter().chain(due).min();
+        }
     }
     Ok(next.map(|due| due.since(now)))
 }
 
 async fn has_unsupported_in(tx: &mut Tx, specs: &[KindSpec]) -> Result<bool, TxError> {
     for spec in specs {
-        if works::has_unsupported(tx, &spec.kind, spec.payload_version).await? {
+        if works::has_unsupported(tx, &spec.kind, PAYLOAD_VERSIONS).await? {
             return Ok(true);
         }
     }
@@ -256,10 +259,8 @@ pub(super) struct Taken {
 }
 
 async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<WorkId>), TxError> {
-    let wanted: Vec<_> = input.wanted.iter().map(page_of).collect();
-    let ready = batch::ready(tx, &wanted).await?;
     let (mut pages, mut limits, mut free) = (Vec::new(), Vec::new(), Vec::new());
-    for (ready, (_, limit)) in ready.into_iter().zip(&input.wanted) {
+    for (ready, (_, limit)) in ready(tx, input).await?.into_iter().zip(&input.wanted) {
         let (mut page, limit) = (ready.page, slots::within(ready.slots.as_deref(), *limit));
         // Workers that read the same page start at different places of it, or they would all meet at the same lanes.
         let start = rt::random() as usize % page.len().max(1);
@@ -313,7 +314,7 @@ async fn ordinary_first(tx: &mut Tx, input: &Input, pages: &mut [Vec<Candidate>]
         if *kept == 0 || page.is_empty() {
             continue;
         }
-        let mut found = admitted::ready(tx, &spec.binding, spec.payload_version).await?;
+        let mut found = admitted::ready(tx, &spec.binding, PAYLOAD_VERSIONS).await?;
         let start = rt::random() as usize % found.len().max(1);
         found.rotate_left(start);
         found.truncate(*kept as usize);
@@ -324,13 +325,33 @@ async fn ordinary_first(tx: &mut Tx, input: &Input, pages: &mut [Vec<Candidate>]
     Ok(ordinary)
 }
 
-fn page_of((spec, limit): &(KindSpec, u32)) -> Wanted {
-    Wanted {
-        kind: spec.kind.clone(),
-        version: spec.payload_version,
-        limit: limit * OVERFETCH + SPARE,
-        slots: spec.slots_max.map(|cap| (spec.family.clone(), cap)),
+/// A page of candidates of each kind, of every payload version that this build reads.
+async fn ready(tx: &mut Tx, input: &Input) -> Result<Vec<Ready>, TxError> {
+    let wanted = input.wanted.iter().flat_map(|(spec, limit)| {
+        PAYLOAD_VERSIONS.map(move |version| Wanted {
+            kind: spec.kind.clone(),
+            version,
+            limit: limit * OVERFETCH + SPARE,
+            // They are the kind's, whatever the version.
+            slots: spec
+                .slots_max
+                .filter(|_| version == *PAYLOAD_VERSIONS.start())
+                .map(|cap| (spec.family.clone(), cap)),
+        })
+    });
+    let ready = batch::ready(tx, &wanted.collect::<Vec<_>>()).await?;
+    let mut of_kind = Vec::with_capacity(input.wanted.len());
+    let mut ready = ready.into_iter();
+    while let Some(mut first) = ready.next() {
+        first.page.extend(
+            ready
+                .by_ref()
+                .take(PAYLOAD_VERSIONS.count() - 1)
+                .flat_map(|more| more.page),
+        );
+        of_kind.push(first);
     }
+    Ok(of_kind)
 }
 
 /// The next candidates of each kind, for as many items as are still missing and some to spare.
@@ -359,7 +380,7 @@ fn count(claimed: &[Claimed]) -> u32 {
 /// Takes a candidate whose lane is locked, unless it has moved on since it was read.
 fn take(input: &Input, spec: &KindSpec, found: &Found, now: DbTime, taken: &mut Taken) -> Result<bool, TxError> {
     let row = &found.row;
-    if found.head != Some(row.seq) || (&row.kind, row.payload_version) != (&spec.kind, spec.payload_version) {
+    if found.head != Some(row.seq) || row.kind != spec.kind || !PAYLOAD_VERSIONS.contains(&row.payload_version) {
         return Ok(false);
     }
     let event = Event::Claim {

@@ -17,7 +17,7 @@ pub struct KindSpec {
     pub family: FamilyName,
     /// Its binding: names the intent and the cursor.
     pub binding: BindingName,
-    /// The payload version that this build writes and reads.
+    /// The payload version that this process writes; it reads all of [`PAYLOAD_VERSIONS`](powercontext_core::limits::PAYLOAD_VERSIONS).
     pub payload_version: u32,
     /// How its failures are retried.
     pub retry: RetryPolicy,

@@ -75,6 +75,7 @@ impl Families {
         let memory = FamilySpec {
             work: KindSpec {
                 slots_max: settings.memory.workers_max.filter(|_| is_shared),
+                payload_version: settings.supervision.emits,
                 ..KindSpec::memory(settings.memory.retry)
             },
             workers_max: settings.memory.workers_max,

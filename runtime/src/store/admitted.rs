@@ -4,6 +4,8 @@
 //! of its starts for them whatever else waits. A row whose item has started or ended says nothing and is cleared away when
 //! the room is counted.
 
+use std::ops::RangeInclusive;
+
 use powercontext_core::digest::LaneKey;
 use powercontext_core::ids::{BindingName, WorkId};
 
@@ -51,14 +53,21 @@ pub async fn waiting(tx: &mut Tx, binding: &BindingName) -> Result<u32, TxError>
         .small("items")
 }
 
-/// Ordinary items of a binding that can be claimed, with this payload version. Takes no lock.
+/// Ordinary items of a binding that can be claimed, with a payload version of these. Takes no lock.
 ///
 /// # Errors
 /// [`TxError`].
-pub async fn ready(tx: &mut Tx, binding: &BindingName, version: u32) -> Result<Vec<Candidate>, TxError> {
+pub async fn ready(
+    tx: &mut Tx,
+    binding: &BindingName,
+    versions: RangeInclusive<u32>,
+) -> Result<Vec<Candidate>, TxError> {
     let sql = AdmittedSql::of(tx.dialect());
     let rows = tx
-        .fetch(sql.ready, values![binding.as_str(), version, WAITING_MAX])
+        .fetch(
+            sql.ready,
+            values![binding.as_str(), *versions.start(), *versions.end(), WAITING_MAX],
+        )
         .await?;
     rows.iter()
         .map(|row| {

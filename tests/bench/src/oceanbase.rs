@@ -58,8 +58,7 @@ const REFILL_TRIPS: Figure = Figure {
 
 /// Measures the section.
 pub(crate) async fn measure(table: &mut Table, url: Option<&str>, size: Size) -> anyhow::Result<()> {
-    let server = url.context("the section `oceanbase` needs a server: --oceanbase mysql://user:password@host:port")?;
-    let schema = Schema::make(server).await?;
+    let schema = Schema::on(url).await?;
     let measured = measure_on(table, &schema, size).await;
     schema.remove().await?;
     measured
@@ -120,10 +119,16 @@ async fn trips(table: &mut Table, rig: &mut Rig, proxy: &Proxy, schema: &Schema,
 
     let scopes = rig.scopes(BATCH as usize * 8).await?;
     rig.enqueue(&scopes, CALLERS).await?;
-    let before = proxy.counts().round_trips;
+    // Everything that a claim sends and nothing else does.
+    proxy.watch(&[
+        "works.ready_many",
+        "admitted.ready",
+        "works.claimable",
+        "works.claim_many",
+    ]);
+    let before = proxy.counts().watched;
     rig.drain(scopes.len(), SLOTS).await?;
-    let all = share(proxy.counts().round_trips - before, scopes.len());
-    table.add(REFILL_TRIPS, all - each(complete), raw);
+    table.add(REFILL_TRIPS, share(proxy.counts().watched - before, scopes.len()), raw);
     Ok(())
 }
 
@@ -158,14 +163,16 @@ async fn complete(rig: &Rig, claimed: &Claimed) -> anyhow::Result<()> {
 }
 
 /// A schema of the benchmark's own on the server.
-struct Schema {
+pub(crate) struct Schema {
     server: Arc<str>,
     name: String,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Schema {
-    async fn make(server: &str) -> anyhow::Result<Self> {
+    /// Makes one.
+    pub(crate) async fn on(server: Option<&str>) -> anyhow::Result<Self> {
+        let server = server.context("this section needs a server: --oceanbase mysql://user:password@host:port")?;
         let name = format!("pc_bench_{}", &rt::hex_id()[..12]);
         let mut url = Url::parse(server).map_err(|_| anyhow::anyhow!("no URL of a server"))?;
         url.set_path(&name);
@@ -178,7 +185,8 @@ impl Schema {
         Ok(schema)
     }
 
-    async fn remove(self) -> anyhow::Result<()> {
+    /// Removes it.
+    pub(crate) async fn remove(self) -> anyhow::Result<()> {
         self.run(format!("DROP DATABASE {}", self.name)).await
     }
 

@@ -80,6 +80,14 @@ pub(super) enum Command {
 }
 
 impl Command {
+    /// Names of the statements that it runs or commits.
+    pub(super) fn ran(&self) -> &[String] {
+        match self {
+            Self::Statements(ran) | Self::Commit(ran) => ran,
+            Self::None | Self::Other | Self::Silent => &[],
+        }
+    }
+
     /// Whether the client waits for an answer.
     pub(super) fn is_answered(&self) -> bool {
         !matches!(self, Self::None | Self::Silent)

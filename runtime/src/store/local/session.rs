@@ -23,7 +23,8 @@ const STATEMENTS_MAX: usize = 256;
 const STEPS_BETWEEN_LOOKS: i32 = 50_000;
 
 /// One set-up for all. A commit is on the disk when it is answered.
-const SET_UP: &str = "PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA journal_mode = WAL";
+const SET_UP: &str =
+    "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA journal_mode = WAL";
 /// Most memory for pages, in KiB: what a batch of transactions touches, and no more.
 const WRITER_CACHE: &str = "PRAGMA cache_size = -8192";
 const READER_SET_UP: &str = "PRAGMA query_only = ON";

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::rt;
 use crate::store::conn::values;
-use crate::store::error::{Down, TxError, sqlite};
+use crate::store::error::{Down, FenceLost, TxError, sqlite};
 use crate::store::local::session::Session;
 use crate::store::{DatabaseUrl, Db, DbLimits, Tx, TxName};
 
@@ -31,6 +31,8 @@ struct File {
 enum Then {
     Succeeds,
     Fails,
+    /// Finds that somebody else holds what it writes for.
+    IsFencedOut,
     Panics,
     /// Runs a statement that makes SQLite roll back everything that is open.
     RollsBackAll,
@@ -140,6 +142,7 @@ async fn write(db: Db, n: i64, then: Then, runs: Arc<AtomicU32>) -> Result<(), T
             match then {
                 Then::Succeeds => Ok(()),
                 Then::Fails => Err(TxError::Refused(FailCode::HeadChanged)),
+                Then::IsFencedOut => Err(TxError::Fenced(FenceLost::Item)),
                 Then::Panics => panic!("a fault of the body"),
                 Then::RollsBackAll => tx
                     .execute("INSERT OR ROLLBACK INTO numbers (n) VALUES (?)", values![n])
@@ -194,7 +197,7 @@ async fn transactions_that_wait_share_a_commit_and_are_told_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_fails_or_panics_harms_no_neighbour() {
+async fn one_that_fails_panics_or_is_fenced_out_harms_no_neighbour() {
     let file = File::new().await;
     let bodies = [
         Then::Succeeds,
@@ -202,15 +205,18 @@ async fn one_that_fails_or_panics_harms_no_neighbour() {
         Then::Succeeds,
         Then::Panics,
         Then::Succeeds,
+        Then::IsFencedOut,
+        Then::Succeeds,
     ];
     let told = file.together(&bodies).await;
-    assert_eq!(well(&told), [true, false, true, false, true]);
+    assert_eq!(well(&told), [true, false, true, false, true, false, true]);
+    assert_eq!(told[5].0, Err(TxError::Fenced(FenceLost::Item)));
     assert!(told.iter().all(|(_, runs)| *runs == 1), "{told:?}");
-    assert_eq!(file.numbers().await, [1, 3, 5]);
+    assert_eq!(file.numbers().await, [1, 3, 5, 7]);
     // The first of a group has no savepoint.
-    let told = file.together(&[Then::Fails, Then::Panics]).await;
-    assert_eq!(well(&told), [false, false]);
-    assert_eq!(file.numbers().await, [1, 3, 5]);
+    let told = file.together(&[Then::Fails, Then::Panics, Then::IsFencedOut]).await;
+    assert_eq!(well(&told), [false, false, false]);
+    assert_eq!(file.numbers().await, [1, 3, 5, 7]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

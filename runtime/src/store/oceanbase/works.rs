@@ -119,7 +119,7 @@ WHERE work_id = ? AND status IN ('queued', 'retry_wait') AND ready_at IS NULL",
     unsupported: "-- works.unsupported
 SELECT work_id
 FROM pc_work_items
-WHERE kind = ? AND ready_at IS NOT NULL AND payload_version <> ?
+WHERE kind = ? AND ready_at IS NOT NULL AND (payload_version < ? OR payload_version > ?)
 LIMIT 1",
     next_due: "-- works.next_due
 SELECT MIN(ready_at) AS due

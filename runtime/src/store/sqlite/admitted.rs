@@ -19,7 +19,7 @@ WHERE a.binding_name = ? AND i.status = 'queued'",
 SELECT i.work_id, i.lane_key
 FROM pc_artifact_processing_admitted a
 JOIN pc_work_items i ON i.work_id = a.work_id
-WHERE a.binding_name = ? AND i.payload_version = ? AND i.status = 'queued' AND i.ready_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+WHERE a.binding_name = ? AND i.payload_version BETWEEN ? AND ? AND i.status = 'queued' AND i.ready_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 ORDER BY i.ready_at
 LIMIT ?",
 };

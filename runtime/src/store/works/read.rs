@@ -1,5 +1,7 @@
 //! Reading work items without locks: one, many, the due, the lapsed, a page.
 
+use std::ops::RangeInclusive;
+
 use powercontext_core::digest::LaneKey;
 use powercontext_core::ids::{MemberId, ScopeId, WorkId, WorkKind};
 use powercontext_core::time::DbTime;
@@ -179,14 +181,14 @@ pub async fn depths(tx: &mut Tx) -> Result<Vec<Depth>, TxError> {
         .collect()
 }
 
-/// Whether a lane head of this kind waits with a payload version that this build does not read.
+/// Whether a lane head of this kind waits with a payload version that is none of these.
 ///
 /// # Errors
 /// [`TxError`].
-pub async fn has_unsupported(tx: &mut Tx, kind: &WorkKind, version: u32) -> Result<bool, TxError> {
+pub async fn has_unsupported(tx: &mut Tx, kind: &WorkKind, read: RangeInclusive<u32>) -> Result<bool, TxError> {
     let sql = WorksSql::of(tx.dialect());
     Ok(tx
-        .fetch_opt(sql.unsupported, values![kind.as_str(), version])
+        .fetch_opt(sql.unsupported, values![kind.as_str(), *read.start(), *read.end()])
         .await?
         .is_some())
 }
