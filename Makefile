@@ -17,7 +17,7 @@ CONVERSATION ?= docs/examples/conversation.jsonl
 RUN_ARGS ?=
 DISTRIBUTED_ARGS ?=
 TEST_ARGS ?= --workspace
-# Sections (sqlite, oceanbase, served) and --quick: make bench BENCH_ARGS='sqlite --quick'.
+# Sections (sqlite, oceanbase, served, distributed) and --quick: make bench BENCH_ARGS='sqlite --quick'.
 BENCH_ARGS ?=
 
 .PHONY: help

@@ -4,6 +4,7 @@
 //! commit and fsync rates are taken, so that a machine that is slow for a while is slow for both. The table shows medians,
 //! the smallest and the largest value, the target, and whether it is held. `docs/performance.md` explains the method.
 
+mod distributed;
 mod figure;
 mod ledger;
 mod machine;
@@ -43,7 +44,7 @@ struct Arguments {
     /// Where to put databases; a folder on the disk that is to be measured
     #[arg(long)]
     folder: Option<std::path::PathBuf>,
-    /// OceanBase server for the section `oceanbase`: mysql://user:password@host:port
+    /// OceanBase server for the sections `oceanbase` and `distributed`: mysql://user:password@host:port
     #[arg(long, env = "POWERCONTEXT_TEST_OCEANBASE_URL", hide_env_values = true)]
     oceanbase: Option<String>,
 }
@@ -57,10 +58,12 @@ enum Section {
     Oceanbase,
     /// The server process on SQLite, over HTTP
     Served,
+    /// API, Scheduler and Worker processes on an OceanBase server
+    Distributed,
 }
 
 impl Section {
-    const ALL: [Self; 3] = [Self::Sqlite, Self::Oceanbase, Self::Served];
+    const ALL: [Self; 4] = [Self::Sqlite, Self::Oceanbase, Self::Served, Self::Distributed];
 }
 
 /// How much is measured.
@@ -81,6 +84,8 @@ struct Size {
     entries: usize,
     /// Searches of one measurement.
     searches: usize,
+    /// Invocations of one measurement.
+    invocations: usize,
     /// Starts of one measurement.
     starts: usize,
     /// How long a raw rate is taken, in milliseconds.
@@ -97,6 +102,7 @@ impl Size {
         flushes: 40,
         entries: 10_000,
         searches: 2_000,
+        invocations: 1_000,
         starts: 3,
         raw_ms: 500,
     };
@@ -109,6 +115,7 @@ impl Size {
         flushes: 10,
         entries: 2_000,
         searches: 300,
+        invocations: 200,
         starts: 1,
         raw_ms: 200,
     };
@@ -121,6 +128,7 @@ impl Size {
         flushes: 1,
         entries: 50,
         searches: 16,
+        invocations: 8,
         starts: 1,
         raw_ms: 20,
     };
@@ -156,6 +164,9 @@ async fn main() -> anyhow::Result<()> {
             Section::Sqlite => ledger::measure(&mut table, folder.path(), size).await?,
             Section::Oceanbase => oceanbase::measure(&mut table, arguments.oceanbase.as_deref(), size).await?,
             Section::Served => served::measure(&mut table, folder.path(), size).await?,
+            Section::Distributed => {
+                distributed::measure(&mut table, folder.path(), arguments.oceanbase.as_deref(), size).await?;
+            }
         }
     }
     print!("{}", table.render());

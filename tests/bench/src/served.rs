@@ -70,7 +70,7 @@ const LOADED: Figure = Figure {
 /// Measures the section.
 pub(crate) async fn measure(table: &mut Table, folder: &Path, size: Size) -> anyhow::Result<()> {
     let mut disk = Disk::new(folder, size.raw_ms).await?;
-    let model = Model::start().await?;
+    let model = Model::start(Duration::ZERO).await?;
     let searched = folder.join("searched.db");
     remember(&searched, size.entries).await?;
     for round in 0..size.rounds {

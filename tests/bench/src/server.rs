@@ -1,4 +1,4 @@
-//! The server as a process on SQLite, with the deterministic model of this process behind it.
+//! The server as a process, with the deterministic model of this process behind it.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,11 +27,15 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Starts it, answering at once.
-    pub(crate) async fn start() -> anyhow::Result<Self> {
+    /// Starts it, answering after `delay`.
+    pub(crate) async fn start(delay: Duration) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let options = ModelOptions {
+            delay,
+            ..ModelOptions::default()
+        };
         let (address, stop) = (listener.local_addr()?, CancellationToken::new());
-        rt::spawn(model::serve(listener, ModelOptions::default(), stop.clone()));
+        rt::spawn(model::serve(listener, options, stop.clone()));
         Ok(Self {
             address,
             _stop: stop.drop_guard(),
@@ -52,6 +56,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on the database `file` and waits until it is ready.
     pub(crate) async fn start(folder: &Path, file: &Path, model: &Model) -> anyhow::Result<Self> {
+        Self::with(folder, model, &[("DATABASE_URL", &file.display().to_string())]).await
+    }
+
+    /// Starts a server with these settings, named without their prefix, and waits until it is ready.
+    pub(crate) async fn with(folder: &Path, model: &Model, settings: &[(&str, &str)]) -> anyhow::Result<Self> {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?;
         let log = folder.join(format!("{}.log", rt::hex_id()));
         let output = File::create(&log)?;
@@ -68,7 +77,6 @@ impl Server {
             ])
             .env_clear()
             .env("POWERCONTEXT_HOME", folder.join("home"))
-            .env("POWERCONTEXT_SERVER_DATABASE_URL", file)
             .env(
                 "POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL",
                 "openai-chat:deterministic",
@@ -76,6 +84,11 @@ impl Server {
             .env(
                 "POWERCONTEXT_SERVER_INFERENCE_GENERATION_BASE_URL",
                 format!("http://{}/v1", model.address),
+            )
+            .envs(
+                settings
+                    .iter()
+                    .map(|(key, value)| (format!("POWERCONTEXT_SERVER_{key}"), value)),
             )
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
