@@ -4,7 +4,7 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use powercontext::ledger::{Claimed, Ended, Ledger};
+use powercontext::ledger::{Claimed, Done, Ended, Ledger};
 use powercontext::rt;
 use powercontext::store::{TxError, TxName, slots};
 use powercontext_core::fail::FailCode;
@@ -44,6 +44,7 @@ on_both_engines_with_one_slot! {
     a_higher_cap_adds_slots_and_a_lower_one_leaves_the_upper_ones_alone,
     a_family_without_a_cap_has_no_slots,
     processes_that_claim_at_once_never_pass_the_cap,
+    finishes_together_give_all_their_slots_back,
 }
 
 async fn with_one_slot(db: TestDb, test: impl AsyncFnOnce(&Kit) -> anyhow::Result<()>) -> anyhow::Result<()> {
@@ -91,7 +92,7 @@ async fn the_slots_of_a_cap_are_shared_by_all_processes(kit: &Kit) -> anyhow::Re
     kit.check().await?;
     for expected in [7, 6, 5] {
         let ended = running.pop().expect("something runs");
-        assert!(ended.usual.is_none(), "the short way gives no slot back");
+        assert!(ended.usual.is_some() && ended.slot.is_some());
         assert_eq!(kit.finish(&a, &ended).await?, Ended::Succeeded);
         assert_eq!(kit.live().await?.len(), expected);
         let next = claim(&b, 64).await?;
@@ -103,13 +104,19 @@ async fn the_slots_of_a_cap_are_shared_by_all_processes(kit: &Kit) -> anyhow::Re
 
 async fn every_end_of_a_run_gives_its_slot_back(kit: &Kit) -> anyhow::Result<()> {
     let (a, b) = (&kit.a, &kit.b);
-    for way in ["finish", "retry", "fail", "conflict", "release", "window", "refused"] {
+    for way in [
+        "finish", "general", "retry", "fail", "conflict", "release", "window", "refused",
+    ] {
         queue(kit, way, 1).await?;
-        let run = only(a).await?;
+        let mut run = only(a).await?;
         assert_eq!(slots(kit).await?, (1, 1), "{way}");
         let id = *run.held.key();
         match way {
             "finish" => assert_eq!(kit.finish(a, &run).await?, Ended::Succeeded),
+            "general" => {
+                run.usual = None;
+                assert_eq!(kit.finish(a, &run).await?, Ended::Succeeded);
+            }
             "retry" => assert!(waits(
                 a.fail(&run, FailCode::ProviderTimeout).await?,
                 Outcome::RetryWait
@@ -293,5 +300,27 @@ async fn processes_that_claim_at_once_never_pass_the_cap(kit: &Kit) -> anyhow::R
             assert_eq!(kit.finish(&ledger, &run).await?, Ended::Succeeded);
         }
     }
+    Ok(())
+}
+
+async fn finishes_together_give_all_their_slots_back(kit: &Kit) -> anyhow::Result<()> {
+    let process = process(kit, 24);
+    queue(kit, "s", 24).await?;
+    let running = claim(&process, 64).await?;
+    assert_eq!((running.len(), slots(kit).await?), (24, (24, 24)));
+    let finishes = running.iter().map(|run| {
+        let nothing = Done {
+            write: None,
+            head_read: Position::new(1),
+            cursor: Position::START,
+            code: "processed",
+            result: serde_json::json!({}),
+        };
+        process.finish(run, nothing)
+    });
+    for ended in futures_util::future::join_all(finishes).await {
+        assert_eq!(ended?, Ended::Succeeded);
+    }
+    assert_eq!(slots(kit).await?, (24, 0));
     Ok(())
 }

@@ -46,7 +46,7 @@ async fn a_flood_of_requests_and_retries_leaves_ordinary_scopes_and_other_famili
                                 where o.kind = KIND and o.scope_id like 'ordinary%')";
     let starts = stage.number(UNBOUNDED, starts).await?;
     ensure!(
-        starts <= 4 * ORDINARY + 4,
+        starts <= 4 * ORDINARY + 8,
         "{ORDINARY} ordinary scopes started within {starts} starts"
     );
     let left = stage

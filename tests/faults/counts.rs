@@ -4,7 +4,7 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use powercontext::ledger::{Claimed, Done, Ended, Flushed, KindSpec, Kinds, LeaseTerm, Ledger};
 use powercontext::rt;
 use powercontext_core::ids::ScopeId;
@@ -155,7 +155,7 @@ async fn a_claim_of_a_family_with_a_cap_is_one_round_trip_more_and_one_when_no_s
     let capped = Ledger::new(rig.ledger.db().clone(), Kinds::new([spec]), rt::member_id(), lease);
     queued(&rig, 0, 20).await?;
     // The first one also makes the slots.
-    ensure!(capped.claim(&claim(1)).await?.len() == 1);
+    let first = capped.claim(&claim(1)).await?.pop().context("nothing was claimed")?;
     for (wanted, taken) in [(1, 1), (3, 3), (64, 7)] {
         let before = rig.proxy.counts();
         ensure!(capped.claim(&claim(wanted)).await?.len() == taken);
@@ -168,6 +168,10 @@ async fn a_claim_of_a_family_with_a_cap_is_one_round_trip_more_and_one_when_no_s
     let before = rig.proxy.counts();
     ensure!(capped.claim(&claim(64)).await?.is_empty());
     ensure!(since(&rig, before) == (1, 0), "{:?}", since(&rig, before));
+    let done = nothing_to_do(&rig, &first).await?;
+    let before = rig.proxy.counts();
+    ensure!(capped.finish(&first, done).await? == Ended::Succeeded);
+    ensure!(since(&rig, before) == (2, 1), "a finish: {:?}", since(&rig, before));
     rig.check().await
 }
 

@@ -14,7 +14,7 @@ use powercontext_core::supervise::fairness::StartShare;
 use powercontext_core::supervise::intent::{Dirty, Requested};
 use powercontext_core::time::{DbTime, Span};
 use powercontext_core::work::usual::is_usual_claim;
-use powercontext_core::work::{AttemptNo, Event, UsualFinish, WorkState, step};
+use powercontext_core::work::{AttemptNo, Event, SlotNo, UsualFinish, WorkState, step};
 
 use crate::ledger::kinds::KindSpec;
 use crate::ledger::slots::{self, give_back};
@@ -57,6 +57,8 @@ pub struct Claimed {
     pub requested: Requested,
     /// The finish that it will have if nobody touches it until then; `None` where the general path must decide.
     pub usual: Option<UsualFinish>,
+    /// The slot that it holds, if its family has a cap and this process has taken the slot itself.
+    pub slot: Option<SlotNo>,
     /// When the item was enqueued.
     pub created_at: DbTime,
     /// When it was claimed.
@@ -397,9 +399,7 @@ fn take(input: &Input, spec: &KindSpec, found: &Found, now: DbTime, taken: &mut 
         tracing::warn!("an item whose counters cannot move is passed over");
         return Ok(false);
     }
-    taken
-        .claimed
-        .push(claimed(&step.item, row, now, Some(spec), &input.me)?);
+    taken.claimed.push(claimed(&step.item, row, now, &input.me)?);
     taken.rows.push(ClaimRow {
         version: row.item.version,
         after: step.item,
@@ -413,11 +413,8 @@ fn claimed(
     item: &powercontext_core::work::Item,
     row: &WorkRow,
     now: DbTime,
-    spec: Option<&KindSpec>,
     me: &MemberId,
 ) -> Result<Claimed, TxError> {
-    // A slot is given back by the general path alone.
-    let is_capped = spec.is_some_and(|spec| spec.slots_max.is_some());
     let run = item.state.run().ok_or_else(|| corrupt("run"))?;
     Ok(Claimed {
         held: Held::granted(item.id, run.holder.clone()),
@@ -428,7 +425,8 @@ fn claimed(
         budget_used: item.counters.budget_used,
         dirty: run.dirty,
         requested: run.requested,
-        usual: UsualFinish::of(item, row.seq, me).filter(|_| !is_capped),
+        usual: UsualFinish::of(item, row.seq, me),
+        slot: None,
         created_at: row.created_at,
         claimed_at: now,
     })
@@ -451,7 +449,13 @@ async fn adopt_in(tx: &mut Tx, ledger: &Ledger, known: &[WorkId]) -> Result<(Vec
             continue;
         };
         if matches!(step.item.state, WorkState::Running(_)) {
-            found.push(claimed(&step.item, row, now, ledger.kinds().get(&row.kind), me)?);
+            let mut adopted = claimed(&step.item, row, now, me)?;
+            // Which slot it holds is not known here; the general path looks that up.
+            let spec = ledger.kinds().get(&row.kind);
+            adopted.usual = adopted
+                .usual
+                .filter(|_| spec.is_none_or(|spec| spec.slots_max.is_none()));
+            found.push(adopted);
             continue;
         }
         give_back(tx, row, &step).await?;

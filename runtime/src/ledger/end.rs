@@ -15,7 +15,7 @@ use powercontext_core::limits::PAYLOAD_BYTES_MAX;
 use powercontext_core::refs::Position;
 use powercontext_core::supervise::intent::HeadReached;
 use powercontext_core::time::DbTime;
-use powercontext_core::work::{Effect, Event, Outcome, Refused, UsualFinish, WorkState, step};
+use powercontext_core::work::{Effect, Event, Outcome, Refused, SlotNo, UsualFinish, WorkState, step};
 
 use crate::ledger::Ledger;
 use crate::ledger::kinds::KindSpec;
@@ -92,6 +92,7 @@ pub(super) struct Input {
     holder: Holder,
     /// Set for a finish that was decided ahead.
     pub(super) usual: Option<UsualFinish>,
+    slot: Option<SlotNo>,
     started_at: DbTime,
     pub(super) end: End,
 }
@@ -110,6 +111,7 @@ impl Input {
             scope: &self.scope,
             code: done.code,
             result,
+            slot: self.slot.map(|slot| (&self.spec.family, slot)),
         })
     }
 
@@ -208,6 +210,7 @@ impl Ledger {
             id: *claim.held.key(),
             holder,
             usual: claim.usual.clone().filter(|_| matches!(end, End::Finish(..))),
+            slot: claim.slot,
             started_at: claim.claimed_at,
             end,
         });

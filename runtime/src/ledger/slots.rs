@@ -117,6 +117,10 @@ pub(super) async fn take(
         .collect();
     taken.rows.retain(|row| !without.contains(&row.after.id));
     taken.claimed.retain(|claimed| !without.contains(claimed.held.key()));
+    for claimed in &mut taken.claimed {
+        let held = slots.iter().find(|slot| slot.id == *claimed.held.key());
+        claimed.slot = held.map(|slot| slot.slot);
+    }
     Ok(slots)
 }
 

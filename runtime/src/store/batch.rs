@@ -29,6 +29,9 @@ use crate::store::sqlite::batch as sqlite;
 use crate::store::tx::Tx;
 use crate::store::works::{self, Candidate, WorkRow};
 
+/// Writes of a usual finish that touch a row for each item: lane, item, attempt, key.
+const FINISH_WRITES: usize = 4;
+
 /// A usual finish with what the statements need beside it.
 #[derive(Debug)]
 pub(crate) struct FinishRow<'a> {
@@ -46,11 +49,22 @@ pub(crate) struct FinishRow<'a> {
     pub(crate) code: &'a str,
     /// The result.
     pub(crate) result: &'a [u8],
+    /// The slot that it holds, and whose.
+    pub(crate) slot: Option<(&'a FamilyName, SlotNo)>,
 }
 
 impl FinishRow<'_> {
     pub(crate) fn id(&self) -> WorkId {
         self.usual.claimed().id
+    }
+
+    fn held(&self) -> Option<SlotRow<'_>> {
+        self.slot.map(|(family, slot)| SlotRow {
+            family,
+            slot,
+            id: self.id(),
+            fence: self.usual.holder().fence,
+        })
     }
 }
 
@@ -117,7 +131,7 @@ fn locked(answer: &Answer) -> Result<Vec<LaneKey>, TxError> {
     answer.rows.iter().map(lane).collect()
 }
 
-/// Writes usual ends: lanes left empty, items succeeded, attempts closed, keys given back. Answers the database's time.
+/// Writes usual ends: lanes left empty, items succeeded, attempts closed, keys and slots given back. Answers the database's time.
 /// Sorted by lane; `are_held`: [`lock_lanes`] has locked them already.
 ///
 /// # Errors
@@ -127,14 +141,21 @@ pub(crate) async fn finish(tx: &mut Tx, rows: &[FinishRow<'_>], are_held: bool) 
         tx.locks(LockKind::Lane, row.lane.as_str());
     }
     tx.locks(LockKind::Item, "");
+    let mut slots: Vec<SlotRow<'_>> = rows.iter().filter_map(FinishRow::held).collect();
+    slots.sort_by_key(|row| (row.family, row.slot));
+    for row in &slots {
+        tx.locks(LockKind::Slot, row.family.as_str());
+    }
     let count = rows.len();
     match tx.dialect() {
         Dialect::OceanBase => {
-            let packet = oceanbase::finish(rows);
+            let packet = oceanbase::finish(rows, &slots);
             let answers = tx.packet(&packet).await?;
             let (facts, writes) = answers.split_last().ok_or_else(|| corrupt("answers of a packet"))?;
+            // Slots come last: the rows of the others are those of the items.
             for (at, answer) in writes.iter().enumerate() {
-                guard(packet.short_name(at), answer.touched, count)?;
+                let wanted = if at < FINISH_WRITES { count } else { slots.len() };
+                guard(packet.short_name(at), answer.touched, wanted)?;
             }
             let facts = facts.rows.first().ok_or_else(|| corrupt("now"))?;
             // An intent that is there stays there, so that its write can go with COMMIT.
@@ -152,6 +173,11 @@ pub(crate) async fn finish(tx: &mut Tx, rows: &[FinishRow<'_>], are_held: bool) 
             ] {
                 let touched = tx.execute(sql, &[list, now.into()]).await?;
                 guard(sqlite::short_name(sql), touched, count)?;
+            }
+            if !slots.is_empty() {
+                let (sql, list) = (sqlite::GIVE_BACK_SLOTS, sqlite::slot_list(&slots));
+                let touched = tx.execute(sql, &[Value::Text(Some(&list))]).await?;
+                guard(sqlite::short_name(sql), touched, slots.len())?;
             }
             Ok(now)
         }

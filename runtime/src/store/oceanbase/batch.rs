@@ -10,7 +10,7 @@ use powercontext_core::digest::LaneKey;
 use powercontext_core::ids::BindingName;
 use powercontext_core::time::DbTime;
 
-use crate::store::batch::{Admitted, Asked, FinishRow, SettleRow};
+use crate::store::batch::{Admitted, Asked, FinishRow, SettleRow, SlotRow};
 use crate::store::packet::{Packet, Touches, pad};
 
 pub(crate) use claim::{claim, lock_candidates, lock_slots, ready};
@@ -31,7 +31,7 @@ fn lanes_free(packet: &mut Packet, lanes: &[&LaneKey]) {
 }
 
 /// Usual ends, in the lock order, then what the caller needs to know.
-pub(crate) fn finish(rows: &[FinishRow<'_>]) -> Packet {
+pub(crate) fn finish(rows: &[FinishRow<'_>], slots: &[SlotRow<'_>]) -> Packet {
     let mut packet = Packet::default();
     packet.statement(
         "-- lanes.leave_many\nUPDATE pc_work_lanes SET head_sequence = NULL
@@ -66,6 +66,18 @@ WHERE (work_id, attempt_no, owner_id, fence) IN (",
             .sql(")");
     });
     packet.sql(")");
+    if !slots.is_empty() {
+        packet.statement(
+            "-- slots.give_back_many\nUPDATE pc_artifact_processing_slots SET work_id = NULL, fence = NULL
+WHERE (family, slot_no, work_id, fence) IN (",
+        );
+        packet.padded(slots, |packet, row| {
+            packet.sql("(").id(row.family.as_str()).sql(", ");
+            packet.int(row.slot.get().into()).sql(", ").id(&row.id.to_string());
+            packet.sql(", ").int(row.fence.to_row()).sql(")");
+        });
+        packet.sql(")");
+    }
     packet.statement(
         "-- intents.there_many\nSELECT UTC_TIMESTAMP(6) AS now, COUNT(*) AS intents
 FROM pc_artifact_processing_intents WHERE (binding_name, scope_id) IN (",

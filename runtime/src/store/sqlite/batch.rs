@@ -9,7 +9,7 @@ use crate::store::batch::{Asked, ClaimRow, FinishRow, SettleRow, SlotRow};
 use crate::store::works::{NewWork, work_columns};
 
 /// Every text, for the test that prepares them. A plus before a column keeps its index out: rows are found by their key.
-pub(crate) const ALL: [&str; 15] = [
+pub(crate) const ALL: [&str; 16] = [
     LEAVE_LANES,
     FINISH_ITEMS,
     CLOSE_ATTEMPTS,
@@ -19,6 +19,7 @@ pub(crate) const ALL: [&str; 15] = [
     CLAIM_ITEMS,
     OPEN_ATTEMPTS,
     TAKE_SLOTS,
+    GIVE_BACK_SLOTS,
     PENDING,
     LIVE,
     SAVE_LANES,
@@ -104,7 +105,14 @@ SET work_id = j.value ->> 'work', fence = j.value ->> 'fence'
 FROM json_each(?1) AS j
 WHERE family = j.value ->> 'family' AND slot_no = j.value ->> 'slot' AND +work_id IS NULL";
 
-/// The list of slots that are taken.
+pub(crate) const GIVE_BACK_SLOTS: &str = "-- slots.give_back_many
+UPDATE pc_artifact_processing_slots
+SET work_id = NULL, fence = NULL
+FROM json_each(?1) AS j
+WHERE family = j.value ->> 'family' AND slot_no = j.value ->> 'slot' AND +work_id = j.value ->> 'work'
+  AND +fence = j.value ->> 'fence'";
+
+/// The list of slots that are taken or given back.
 pub(crate) fn slot_list(slots: &[SlotRow<'_>]) -> String {
     let list = slots.iter().map(|row| {
         json!({
