@@ -186,8 +186,8 @@ async fn rfc_acceptance_05_schedules_are_apart_full_capacity_moves_no_checkpoint
     let again = "select count(*) from pc_artifact_processing_intents
                  where binding_name = BINDING and last_auto_scan_generation <> 1";
     ensure!(stage.number(BOUNDED, again).await? == 0, "all of them by the one scan");
-    stage.holds().await?;
-    process.stop().await
+    process.stop().await?;
+    stage.holds().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
