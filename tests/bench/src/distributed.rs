@@ -119,6 +119,7 @@ impl Bench<'_> {
         self.role_by(&self.schema.url, &self.model, role, more).await
     }
 
+    // Processes that were killed are members for a while; those after them have other settings, and so another revision.
     async fn role_by(&self, url: &str, model: &Model, role: &str, more: &[(&str, &str)]) -> anyhow::Result<Server> {
         let settings = [
             ("DATABASE_URL", url),
@@ -154,9 +155,15 @@ impl Bench<'_> {
 
     /// Captures and flushes over all lanes until so many invocations have ended.
     async fn invoked(&self, table: &mut Table, count: usize, round: usize, raw: Raw) -> anyhow::Result<()> {
-        let slots = [("WORKER_CONCURRENCY", SLOTS), ("WORKER_POLL_SECONDS", "0.2")];
+        let revision = format!("lanes {round}");
+        let slots = [
+            ("DEPLOYMENT_BEHAVIOR_REVISION", revision.as_str()),
+            ("WORKER_CONCURRENCY", SLOTS),
+            ("WORKER_POLL_SECONDS", "0.2"),
+        ];
         let workers = [self.role("worker", &slots).await?, self.role("worker", &slots).await?];
-        let api = self.role("api", &[("OPERATIONS_POLL_SECONDS", "0.05")]).await?;
+        let api = [slots[0], ("OPERATIONS_POLL_SECONDS", "0.05")];
+        let api = self.role("api", &api).await?;
         let connections = api.connections(LANES).await?;
         let start = rt::now();
         let lanes = connections.into_iter().enumerate().map(|(lane, mut connection)| {
@@ -183,7 +190,9 @@ impl Bench<'_> {
 
     /// Kills the leader, then a Worker in the middle of a call.
     async fn recovered(&self, table: &mut Table, round: usize, raw: Raw) -> anyhow::Result<()> {
+        let revision = format!("recovery {round}");
         let leases = [
+            ("DEPLOYMENT_BEHAVIOR_REVISION", revision.as_str()),
             ("COORDINATION_SCHEDULER_LEASE_SECONDS", LEASE),
             ("COORDINATION_SCHEDULER_RENEW_SECONDS", "1"),
             ("RUNTIME_MEMORY_SCHEDULE_SECONDS", "1"),

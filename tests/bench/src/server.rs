@@ -17,6 +17,8 @@ use crate::wire::Connection;
 
 /// Longest start.
 const READY_WITHIN: Duration = Duration::from_secs(20);
+/// Most lines of a log that a failure shows.
+const SAID_LINES_MAX: usize = 20;
 /// Longest stop.
 const END_WITHIN: Duration = Duration::from_secs(20);
 
@@ -122,8 +124,10 @@ impl Server {
         answer.await.is_ok_and(|answer| answer.status == 200)
     }
 
+    /// The first lines of its log.
     fn said(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.lines().take(SAID_LINES_MAX).collect::<Vec<_>>().join("\n")
     }
 
     /// Its process id.
