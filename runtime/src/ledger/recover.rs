@@ -20,6 +20,16 @@ impl Ledger {
     /// [`TxError`]; what was recovered before it stays so.
     pub async fn recover(&self) -> Result<usize, TxError> {
         let ledger = Arc::new(self.clone());
+        // An idle Worker asks at every look: one statement, and no transaction where nothing is over.
+        let is_any = self
+            .db()
+            .autocommit_with(TxName::Recover, &ledger, |tx, ledger| {
+                Box::pin(async move { Ok(!works::expired(tx, ledger.me(), 1).await?.is_empty()) })
+            })
+            .await?;
+        if !is_any {
+            return Ok(0);
+        }
         let mut total = 0;
         loop {
             let recovered = self
