@@ -3,19 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use powercontext::ledger::{Cleaned, Ended, OperatorError, Upkeep, maintain};
+use powercontext::ledger::{Claimed, Cleaned, Ended, OperatorError, Upkeep, maintain};
 use powercontext::rt;
 use powercontext::store::upkeep::{self, ATTEMPTS_KEPT, Filter};
 use powercontext::store::{TxName, members as rows};
 use powercontext::supervisor::members::{Fit, Membership, live, present};
 use powercontext_core::fail::FailCode;
+use powercontext_core::ids::WorkId;
 use powercontext_core::supervise::member::{Member, Odd, Role};
 use powercontext_core::time::{DbTime, Span};
 
 use crate::ledger_kit::{Kit, claim_one, on_both_engines_alone};
 
 on_both_engines_alone! {
-    ended_items_go_after_their_retention_with_their_attempts_and_failed_ones_stay,
+    ended_items_go_after_their_retention_with_their_attempts_and_acts_and_failed_ones_stay,
     a_live_item_keeps_its_newest_attempts,
     members_announce_themselves_expire_and_are_forgotten,
     the_odd_member_says_so_itself,
@@ -42,28 +43,38 @@ async fn count(kit: &Kit, table: &str) -> anyhow::Result<i64> {
     rows[0].int(0)
 }
 
-async fn ended_items_go_after_their_retention_with_their_attempts_and_failed_ones_stay(
+/// Revives a failed item and claims it again.
+async fn revived(kit: &Kit, id: WorkId) -> anyhow::Result<Claimed> {
+    let version = kit.row(id).await?.item.version;
+    let revived = kit.a.retry_on_host(id, version).await;
+    revived.map_err(anyhow::Error::from)?;
+    claim_one(&kit.a).await
+}
+
+async fn ended_items_go_after_their_retention_with_their_attempts_and_acts_and_failed_ones_stay(
     kit: &Kit,
 ) -> anyhow::Result<()> {
+    let (_, helped) = kit.failed("helped").await?;
+    let claimed = revived(kit, helped).await?;
+    assert_eq!(kit.finish(&kit.a, &claimed).await?, Ended::Succeeded);
     let (_, failed) = kit.failed("failed").await?;
+    let claimed = revived(kit, failed).await?;
+    assert_eq!(kit.a.fail(&claimed, FailCode::InvalidPayload).await?, Ended::Failed);
     for n in 0..20 {
         let (_, claimed) = kit.running(&format!("s{n}")).await?;
         assert_eq!(kit.finish(&kit.a, &claimed).await?, Ended::Succeeded);
     }
     assert_eq!(maintain(kit.db(), MONTH).await?, Cleaned::default(), "nothing is old");
+    assert_eq!(count(kit, "pc_work_acts").await?, 2);
     let mut raw = kit.raw().await?;
     let long_ago = raw.ago(31 * 86_400);
     let sql = format!("update pc_work_items set completed_at = {long_ago} where status = 'succeeded'");
     raw.execute(&sql).await?;
     let cleaned = maintain(kit.db(), MONTH).await?;
-    assert_eq!(cleaned.operations, 20);
-    assert_eq!(
-        (
-            count(kit, "pc_work_items").await?,
-            count(kit, "pc_work_attempts").await?
-        ),
-        (1, 1)
-    );
+    assert_eq!(cleaned.operations, 21);
+    for (table, left) in [("items", 1), ("attempts", 2), ("acts", 1)] {
+        assert_eq!(count(kit, &format!("pc_work_{table}")).await?, left, "{table}");
+    }
     assert_eq!(kit.status(failed).await?, "failed");
     forget(kit).await?;
     Ok(())

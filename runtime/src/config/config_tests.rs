@@ -412,6 +412,17 @@ fn what_a_distributed_role_cannot_have_is_told_at_once() {
         ]
     };
     assert_eq!(refused(&role("api")), ["EXTERNAL_SKILLS"]);
+    let everything = [
+        ("DEPLOYMENT_MODE", "distributed"),
+        ("DATABASE_URL", "/a/b.db"),
+        skills,
+        MODEL,
+        KEY,
+    ];
+    assert_eq!(
+        refused(&everything),
+        ["DATABASE_URL", "DEPLOYMENT_ROLE", "EXTERNAL_SKILLS"]
+    );
     assert_eq!(settings(&[skills]).notices, [Notice::ExternalSkillsIgnored]);
 }
 

@@ -85,7 +85,8 @@ pub(super) fn deployment(r: &mut Reader, purpose: Purpose) -> Result<DeploymentS
         && let Some(external) = external?
     {
         let reason = "names targets on this host, which a distributed deployment cannot have";
-        return Err(r.refuse(&keys::EXTERNAL_SKILLS, external.origin, reason));
+        // Noted: what else the deployment cannot have is told beside it.
+        r.refuse(&keys::EXTERNAL_SKILLS, external.origin, reason);
     }
     Ok(DeploymentSettings {
         mode,
@@ -138,7 +139,9 @@ fn place(
                     keys::DEPLOYMENT_MODE.name
                 );
                 let origin = role.map_or(Origin::Default, |role| role.origin);
-                Err(r.refuse(&keys::DEPLOYMENT_ROLE, origin, reason))
+                // Noted: what no role of such a deployment can have is told beside it.
+                r.refuse(&keys::DEPLOYMENT_ROLE, origin, reason);
+                Ok((mode, Role::All))
             }
         },
     }

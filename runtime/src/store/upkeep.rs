@@ -16,7 +16,7 @@ use crate::store::works::{self, WorkRow};
 statements! {
     /// Texts of this aggregate.
     UpkeepSql, upkeep {
-        ended, purge_attempts, purge_items, long, lock, trim, payload_depths, revision, find
+        ended, purge_attempts, purge_acts, purge_items, long, lock, trim, payload_depths, revision, find
     }
 }
 
@@ -25,7 +25,8 @@ const IDS: usize = 16;
 /// Closed attempts that a live item keeps.
 pub const ATTEMPTS_KEPT: u32 = 50;
 
-/// Deletes items that ended before `cutoff`, the oldest first, with their attempts. Answers how many.
+/// Deletes items that ended before `cutoff`, the oldest first, with their attempts and what operators did to them. Answers
+/// how many.
 ///
 /// # Errors
 /// [`TxError`].
@@ -38,6 +39,7 @@ pub async fn purge_ended(tx: &mut Tx, cutoff: DbTime, limit: u32) -> Result<u64,
         let mut args: Vec<Value<'_>> = chunk.iter().map(Value::from).collect();
         args.resize(IDS, Value::Id(None));
         tx.execute(sql.purge_attempts, &args).await?;
+        tx.execute(sql.purge_acts, &args).await?;
         purged += tx.execute(sql.purge_items, &args).await?;
     }
     Ok(purged)

@@ -40,7 +40,6 @@ pub const ALL: &[&str] = &[
     ROLE,
     RUN,
     SCHEDULES,
-    SCOPE,
     SECONDS,
     SECONDS_LEFT,
     SETTING,
@@ -127,8 +126,6 @@ pub const ROLE: &str = "role";
 pub const RUN: &str = "run";
 /// Schedules of the families, in their order.
 pub const SCHEDULES: &str = "schedules";
-/// Id of a scope; a failure names it so that somebody can look.
-pub const SCOPE: &str = "scope";
 /// A length of time in seconds.
 pub const SECONDS: &str = "seconds";
 /// Seconds until a lease expires.

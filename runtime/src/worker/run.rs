@@ -105,6 +105,7 @@ impl Run {
             tracing::warn!(
                 binding = spec.binding.as_str(),
                 family = spec.family.as_str(),
+                work_id = %held.key(),
                 trigger = self.claimed.trigger(),
                 generation = self.claimed.requested.get(),
                 member = held.member().as_str(),

@@ -62,13 +62,7 @@ pub(super) async fn checks(ledger: &Ledger, provider: Option<&Readiness>, around
         checks.push(degrading("runtime.scheduler", scheduler));
         checks.push(degrading("runtime.worker", worker));
     }
-    if let Some(state) = handlers {
-        checks.push(Check {
-            name: "worker.handlers",
-            state,
-            blocking: around.is_distributed(),
-        });
-    }
+    checks.extend(handlers);
     if let Some(status) = &around.supervision {
         checks.extend(supervision(status, around.is_distributed()));
     }
@@ -117,13 +111,19 @@ async fn database(ledger: &Ledger) -> CheckState {
     looked(ping).await.map_or_else(|state| state, |()| CheckState::Ready)
 }
 
-/// Whether every payload at a lane head is one that this build reads, and every stopped run has ended.
-async fn handlers(ledger: &Ledger, around: &Surroundings) -> CheckState {
-    match looked(ledger.has_unsupported()).await {
-        Ok(true) => CheckState::Misconfigured,
-        Ok(false) if around.in_flight.as_ref().is_some_and(|runs| runs().1 > 0) => CheckState::Unavailable,
-        Ok(false) => CheckState::Ready,
-        Err(state) => state,
+/// Whether every payload at a lane head is one that this build reads, and every stopped run has ended. One that does not end
+/// keeps its slot and no other, so it only degrades this process.
+async fn handlers(ledger: &Ledger, around: &Surroundings) -> Check {
+    let (state, is_useless) = match looked(ledger.has_unsupported()).await {
+        Ok(true) => (CheckState::Misconfigured, true),
+        Ok(false) if around.in_flight.as_ref().is_some_and(|runs| runs().1 > 0) => (CheckState::Unavailable, false),
+        Ok(false) => (CheckState::Ready, false),
+        Err(state) => (state, true),
+    };
+    Check {
+        name: "worker.handlers",
+        state,
+        blocking: is_useless && around.is_distributed(),
     }
 }
 

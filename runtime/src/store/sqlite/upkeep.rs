@@ -8,6 +8,8 @@ pub(crate) const SQL: UpkeepSql = UpkeepSql {
 SELECT work_id FROM pc_work_items WHERE completed_at < ? ORDER BY completed_at, work_id LIMIT ?",
     purge_attempts: "-- upkeep.purge_attempts
 DELETE FROM pc_work_attempts WHERE work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    purge_acts: "-- upkeep.purge_acts
+DELETE FROM pc_work_acts WHERE work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     purge_items: "-- upkeep.purge_items
 DELETE FROM pc_work_items WHERE status IN ('succeeded', 'cancelled') AND work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     long: "-- upkeep.long
