@@ -9,6 +9,5 @@ mod group;
 mod kill;
 mod kill_ends;
 mod owner;
-mod roles;
 mod shipped;
 mod story;

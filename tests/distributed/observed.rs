@@ -44,7 +44,7 @@ async fn two_of_each_role_become_healthy_and_the_members_match_the_topology() ->
         let series = format!("powercontext_runtime_members{{build=\"{build}\",role=\"{role}\"}}");
         until("the members are counted", SOON, async || {
             let members = metric(&six.apis[0], &series).await?;
-            Ok((members > 1.5 && members < 2.5).then_some(()))
+            Ok((members == 2).then_some(()))
         })
         .await?;
     }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use powercontext_tests::database::Database;
 use powercontext_tests::facts;
+use powercontext_tests::kit::settled;
 use powercontext_tests::provider::Provider;
-use powercontext_tests::server::{Server, Setup};
+use powercontext_tests::server::{END_WITHIN, Server, Setup};
 use powercontext_tests::wait::until;
 
 /// Longest wait for anything that takes a lease to expire, or a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(40);
+/// The fence under which a process leads all families.
+pub(crate) const GLOBAL: &str = "powercontext_supervisor_fence{lease=\"global\"}";
 
 /// A deployment without processes yet.
 pub(crate) struct Deployment {
@@ -26,6 +29,11 @@ impl Deployment {
         let migrated = deployment.setup.run(&["server", "migrate"]).await?;
         ensure!(migrated.status.success(), "{migrated:?}");
         Ok(deployment)
+    }
+
+    /// A migrated deployment that looks for new Sources of each scope every second.
+    pub(crate) async fn scheduled() -> anyhow::Result<Self> {
+        Ok(Self::new().await?.with("RUNTIME_MEMORY_SCHEDULE_SECONDS", "1"))
     }
 
     /// A deployment on an empty database.
@@ -71,6 +79,13 @@ impl Deployment {
         self.role(role).start().await
     }
 
+    /// Runs another command of the program to its end, which must be a good one.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> anyhow::Result<()> {
+        let ran = self.role("api").run(arguments).await?;
+        ensure!(ran.status.success(), "{arguments:?}: {ran:?}");
+        Ok(())
+    }
+
     /// Two Workers, two Schedulers and two APIs.
     pub(crate) async fn all(&self) -> anyhow::Result<Six> {
         Ok(Six {
@@ -103,6 +118,25 @@ impl Deployment {
         rows.first().context("no such operation")?.text(0)
     }
 
+    /// Items that run in their first attempt under a lease that is not over, this one aside.
+    pub(crate) async fn held(&self, apart: &str) -> anyhow::Result<i64> {
+        let sql = format!(
+            "select count(*) from pc_work_items
+             where status = 'running' and attempt_count = 1 and lease_expires_at > utc_timestamp(6) and work_id <> '{apart}'"
+        );
+        facts::number(&self.database, &sql).await
+    }
+
+    /// Waits until everything of a scope is read although nobody asks for it, which must have made one revision.
+    pub(crate) async fn reads_by_itself(&self, api: &Server, scope: &str, sources: i64) -> anyhow::Result<()> {
+        until("everything is read", SOON, async || {
+            let (cursor, head) = facts::cursor_and_head(&self.database, scope).await?;
+            Ok((cursor == head && head == sources).then_some(()))
+        })
+        .await?;
+        settled(&self.database, &api.client, scope, sources).await
+    }
+
     /// Whether no rule of the ledger is broken.
     pub(crate) async fn holds(&self) -> anyhow::Result<()> {
         facts::hold(&self.database).await
@@ -126,13 +160,37 @@ impl Six {
     }
 }
 
-/// The value of a series on a process's `/metrics`; 0 when it is not there.
-pub(crate) async fn metric(server: &Server, series: &str) -> anyhow::Result<f64> {
-    let text = server.client.get("/metrics").await?.text;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    Ok(line.map_or(Ok(0.0), str::parse)?)
+/// The value of a series on a process's `/metrics`.
+pub(crate) async fn metric(server: &Server, series: &str) -> anyhow::Result<i64> {
+    let text = server.client.get("/metrics").await?.expect(200)?.text;
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let value = line.with_context(|| format!("no {series} in:\n{text}"))?;
+    Ok(value.parse()?)
+}
+
+/// Waits until this process leads under a lease, and answers its fence.
+pub(crate) async fn leads(server: &Server, series: &str) -> anyhow::Result<i64> {
+    until("a leader", SOON, async || {
+        let fence = metric(server, series).await?;
+        Ok((fence > 0).then_some(fence))
+    })
+    .await
+}
+
+/// What a process says of its readiness.
+pub(crate) async fn checks(server: &Server) -> anyhow::Result<serde_json::Value> {
+    Ok(server.client.ready().await?.body)
+}
+
+/// Starts a process that is refused before it listens, and answers what it said.
+pub(crate) async fn refused(setup: &Setup) -> anyhow::Result<String> {
+    let mut server = setup.spawn().await?;
+    let status = server.ended(END_WITHIN).await?;
+    let log = server.log();
+    ensure!(status.code() == Some(2), "{status}:\n{log}");
+    ensure!(!log.contains("listening"), "{log}");
+    Ok(log)
 }
 
 /// The one of two processes whose log says that it runs as this member, and the other.

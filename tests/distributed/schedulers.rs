@@ -8,13 +8,11 @@ use powercontext_tests::facts;
 use powercontext_tests::kit::capture;
 use powercontext_tests::wait::until;
 
-use crate::rig::{Deployment, SOON, by_member};
-
-const SCHEDULE: (&str, &str) = ("RUNTIME_MEMORY_SCHEDULE_SECONDS", "1");
+use crate::rig::{Deployment, GLOBAL, SOON, by_member, checks, metric};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_killed_is_followed_by_the_standby_within_a_lease() -> anyhow::Result<()> {
-    let deployment = Deployment::new().await?.with(SCHEDULE.0, SCHEDULE.1);
+    let deployment = Deployment::scheduled().await?;
     let six = deployment.all().await?;
     let (leader, fence) = deployment.led_above(0).await?;
     let (leads, standby) = by_member(six.schedulers, &leader)?;
@@ -36,13 +34,17 @@ async fn a_leader_that_is_killed_is_followed_by_the_standby_within_a_lease() -> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_ends_in_order_is_followed_at_once() -> anyhow::Result<()> {
-    let deployment = Deployment::new().await?.with(SCHEDULE.0, SCHEDULE.1);
+    let deployment = Deployment::scheduled().await?;
+    // Longer than anybody waits here.
+    let deployment = deployment.with("COORDINATION_SCHEDULER_LEASE_SECONDS", "600");
     let schedulers = [
         deployment.start("scheduler").await?,
         deployment.start("scheduler").await?,
     ];
     let (leader, fence) = deployment.led_above(0).await?;
     let (leads, standby) = by_member(schedulers, &leader)?;
+    ensure!(metric(&standby, GLOBAL).await? == 0);
+    ensure!(checks(&standby).await?["status"] == "ready", "a standby is ready");
     leads.stop().await?;
     let (_, higher) = deployment.led_above(fence).await?;
     ensure!(higher == fence + 1, "{fence}, then {higher}");
@@ -51,7 +53,7 @@ async fn a_leader_that_ends_in_order_is_followed_at_once() -> anyhow::Result<()>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_does_not_change_without_a_fault() -> anyhow::Result<()> {
-    let deployment = Deployment::new().await?.with(SCHEDULE.0, SCHEDULE.1);
+    let deployment = Deployment::scheduled().await?;
     let schedulers = [
         deployment.start("scheduler").await?,
         deployment.start("scheduler").await?,

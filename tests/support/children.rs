@@ -14,6 +14,11 @@ impl Process {
         PathBuf::from(format!("/proc/{}/{file}", self.0))
     }
 
+    /// Its id.
+    pub fn id(self) -> u32 {
+        self.0
+    }
+
     /// Whether it still exists and is more than an exit status that nobody has read.
     pub fn lives(self) -> bool {
         stat(self).is_some_and(|(state, _)| state != "Z" && state != "X")

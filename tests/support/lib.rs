@@ -20,6 +20,7 @@ pub mod proxy;
 pub mod raw;
 pub mod rows;
 pub mod server;
+pub mod stuck;
 pub mod wait;
 
 /// The seed of a random test: what `POWERCONTEXT_TEST_SEED` says, to replay a failure, or a fresh one.
@@ -27,10 +28,16 @@ pub mod wait;
 /// # Errors
 /// When the variable holds no number.
 pub fn seed() -> anyhow::Result<u64> {
-    Ok(match env("POWERCONTEXT_TEST_SEED") {
-        Some(text) => text.parse()?,
-        None => u64::from(powercontext::rt::random()),
-    })
+    Ok(number("POWERCONTEXT_TEST_SEED")?.unwrap_or_else(|| u64::from(powercontext::rt::random())))
+}
+
+/// A number that this variable of the test environment holds; `None` without it.
+///
+/// # Errors
+/// When the variable holds no number.
+pub fn number(key: &str) -> anyhow::Result<Option<u64>> {
+    let number = env(key).map(|text| text.parse());
+    number.transpose().map_err(|error| anyhow::anyhow!("{key}: {error}"))
 }
 
 /// A variable of the test environment; tests are the one place that reads it without `config`.

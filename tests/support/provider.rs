@@ -30,6 +30,8 @@ const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 enum Manner {
     Forward(SocketAddr),
     Hold,
+    /// Holds all calls but those that hold this text.
+    HoldBut(String),
     Refuse(StatusCode, Bytes),
 }
 
@@ -95,6 +97,11 @@ impl Provider {
     /// From now on, and for calls that wait, the model answers.
     pub fn answer(&self) {
         self.door.manner.send_replace(Manner::Forward(self.door.model));
+    }
+
+    /// From now on, and for calls that wait, the model answers those that hold this text and keeps the others waiting.
+    pub fn answer_only(&self, text: &str) {
+        self.door.manner.send_replace(Manner::HoldBut(text.to_owned()));
     }
 
     /// From now on the model fails in this way.
@@ -170,8 +177,11 @@ async fn chat(State(door): State<Arc<Door>>, body: Bytes) -> Response {
         match manner {
             Manner::Forward(model) => return forward(&door.http, model, body).await,
             Manner::Refuse(status, body) => return (status, body).into_response(),
-            Manner::Hold if is_probe => return forward(&door.http, door.model, body).await,
-            Manner::Hold => {}
+            Manner::Hold | Manner::HoldBut(_) if is_probe => return forward(&door.http, door.model, body).await,
+            Manner::HoldBut(text) if String::from_utf8_lossy(&body).contains(&text) => {
+                return forward(&door.http, door.model, body).await;
+            }
+            Manner::Hold | Manner::HoldBut(_) => {}
         }
         if manners.changed().await.is_err() {
             return StatusCode::SERVICE_UNAVAILABLE.into_response();

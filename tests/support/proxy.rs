@@ -240,6 +240,11 @@ impl Proxy {
         self.rules().push(rule);
     }
 
+    /// Forgets the rules that have not acted.
+    pub fn disarm(&self) {
+        self.rules().clear();
+    }
+
     /// Whether every rule has acted.
     pub fn is_disarmed(&self) -> bool {
         self.rules().is_empty()

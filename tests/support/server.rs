@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub struct Setup {
     logs: PathBuf,
     host: &'static str,
     is_next: bool,
+    /// What starts the program in its stead, with its own arguments before those of the program.
+    under: Vec<PathBuf>,
 }
 
 impl Setup {
@@ -74,6 +76,7 @@ impl Setup {
             logs: database.beside(""),
             host: "127.0.0.1",
             is_next: false,
+            under: Vec::new(),
         };
         setup
             .with("DATABASE_URL", database.url())
@@ -116,6 +119,15 @@ impl Setup {
         }
     }
 
+    /// The same, each a child of a program that gets these arguments, the server's path and the server's arguments.
+    #[must_use]
+    pub fn under(mut self, program: PathBuf, arguments: &[&Path]) -> Self {
+        self.under = vec![program];
+        self.under
+            .extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self
+    }
+
     /// The same, stopping at a named point of a transaction; `point@file` only once the file exists.
     #[must_use]
     pub fn stopping_at(self, point: &str) -> Self {
@@ -153,7 +165,9 @@ impl Setup {
         drop(probe);
         let log = self.logs.join(format!("server-{}.log", rt::hex_id()));
         let output = File::create(&log)?;
-        let child = Command::new(self.program()?)
+        let program = [&self.under[..], &[self.program()?]].concat();
+        let child = Command::new(&program[0])
+            .args(&program[1..])
             .args([
                 "server",
                 "run",
