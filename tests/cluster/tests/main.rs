@@ -5,6 +5,7 @@ mod admission;
 mod deletion;
 mod leader;
 mod migration;
+mod modes;
 mod names;
 mod rest;
 mod rollout;

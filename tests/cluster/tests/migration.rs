@@ -214,12 +214,12 @@ async fn a_wrong_tag_is_told_with_pod_and_image_and_the_corrected_one_starts_at_
         "{}",
         told.message
     );
-    let stale = stage.jobs(MIGRATE).await?.pop().context("a Job")?.name_any();
+    let first = stage.jobs(MIGRATE).await?.pop().context("a Job")?.name_any();
     stage.apply(&spec()).await?;
     let within = Duration::from_secs(5);
     until("the stale Job is gone and a new one is there", within, async || {
         let names: Vec<_> = stage.jobs(MIGRATE).await?.iter().map(ResourceExt::name_any).collect();
-        Ok((!names.contains(&stale) && made(&stage)?.len() == 2).then_some(()))
+        Ok((!names.contains(&first) && made(&stage)?.len() == 2).then_some(()))
     })
     .await?;
     stage.until_ready().await?;

@@ -1,7 +1,5 @@
 //! From an empty namespace to a deployment that is ready, and what follows a change.
 
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -256,104 +254,6 @@ async fn an_operator_that_is_killed_after_each_write_ends_in_the_same_state() ->
     ensure!(found == wanted, "{found:#}\ninstead of\n{wanted:#}");
     ensure!(lives > 10, "it was killed {lives} times only");
     Ok(())
-}
-
-/// The coordination mode that a pod was started in.
-fn mode_of(pod: &Pod) -> Option<String> {
-    let env = pod.spec.as_ref()?.containers.first()?.env.as_ref()?;
-    let variable = env.iter().find(|one| one.name.ends_with("_SUPERVISOR_MODE"))?;
-    variable.value.clone()
-}
-
-#[tokio::test]
-async fn a_change_of_mode_with_a_killed_operator_never_has_two_modes_alive() -> anyhow::Result<()> {
-    let stage = Stage::new("mode").await?;
-    let setup = stage.setup(false).await?;
-    let mut operator = setup.start("operator")?;
-    let with_mode = |mode: &str| {
-        spec_with(
-            &json!({ "scheduler": { "replicas": 2 }, "background": { "replicas": 1 }, "supervisor": { "mode": mode } }),
-        )
-    };
-    stage.apply(&with_mode("global")).await?;
-    stage.until_ready().await?;
-    // Every set of modes that was ever alive together, and whether the Job ran beside a living Scheduler.
-    let mixed = Arc::new(Mutex::new(Vec::<String>::new()));
-    let alive = Arc::new(Mutex::new(std::collections::BTreeMap::<String, String>::new()));
-    // Old ones take their time to end.
-    let (seen, found) = (Arc::clone(&alive), Arc::clone(&mixed));
-    let known = Mutex::new(std::collections::BTreeSet::new());
-    stage.kubelet.script(move |pod| {
-        let name = pod.name_any();
-        let mut alive = seen.lock().expect("no holder panicked");
-        if component(pod) == "switch-mode" {
-            let is_new = known.lock().expect("no holder panicked").insert(name.clone());
-            if is_new && !alive.is_empty() {
-                found
-                    .lock()
-                    .expect("no holder panicked")
-                    .push(format!("{name} beside {alive:?}"));
-            }
-            return Fate::Exit {
-                code: 0,
-                line: String::new(),
-            };
-        }
-        if let Some(mode) = mode_of(pod).filter(|_| role(pod).is_some_and(Role::schedules)) {
-            alive.insert(name.clone(), mode.clone());
-            if alive.values().any(|other| *other != mode) {
-                found
-                    .lock()
-                    .expect("no holder panicked")
-                    .push(format!("{name} beside {alive:?}"));
-            }
-        }
-        if role(pod).is_some() {
-            Fate::Running { ready: true }
-        } else {
-            Fate::migrated()
-        }
-    });
-    let seen = Arc::clone(&alive);
-    let since = Mutex::new(std::collections::BTreeMap::<String, tokio::time::Instant>::new());
-    stage.kubelet.may_end(move |pod| {
-        let mut since = since.lock().expect("no holder panicked");
-        let asked = since.entry(pod.name_any()).or_insert_with(rt::now);
-        let over = asked.elapsed() > Duration::from_secs(2);
-        if over {
-            seen.lock().expect("no holder panicked").remove(&pod.name_any());
-        }
-        over
-    });
-    until("the kubelet knows them", SOON, async || {
-        Ok((alive.lock().expect("no holder panicked").len() == 3).then_some(()))
-    })
-    .await?;
-    stage.apply(&with_mode("dedicated")).await?;
-    until("the Schedulers go down", SOON, async || {
-        let scheduler = stage.deployment(Role::Scheduler).await?.and_then(|one| one.spec);
-        Ok(scheduler.filter(|spec| spec.replicas == Some(0)))
-    })
-    .await?;
-    operator.kill()?;
-    operator = setup.start("operator")?;
-    let made = until("the Job is made", SOON, async || {
-        let writes = stage.audit.writes()?;
-        let made = writes
-            .iter()
-            .any(|one| one.resource == "jobs" && one.verb == "create" && one.name.contains("switch-mode"));
-        Ok(made.then_some(()))
-    });
-    stage.explained(made.await).await?;
-    operator.kill()?;
-    let _operator = setup.start("operator")?;
-    stage.until_ready().await?;
-    ensure!(mixed.lock().expect("no holder panicked").is_empty(), "{mixed:?}");
-    ensure!(stage.status().await?.mode.as_deref() == Some("dedicated"));
-    let gone = until("the Job is cleaned up", SOON, async || {
-        Ok(stage.jobs("switch-mode").await?.is_empty().then_some(()))
-    });
-    stage.explained(gone.await).await
 }
 
 #[tokio::test]
