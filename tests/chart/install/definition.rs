@@ -28,16 +28,7 @@ fn remove_definition(site: &Site) -> anyhow::Result<()> {
 fn apply_crds(site: &Site) -> anyhow::Result<()> {
     let folder = repository().join("crds").display().to_string();
     site.kubectl().run(&["apply", "--filename", &folder])?;
-    let name = format!("crd/{DEFINITION}");
-    let wait = ["wait", "--for=condition=Established", &name, "--timeout=30s"];
-    // Right after it was made it may have no conditions yet, which this version of the command calls an error.
-    (0..20)
-        .try_fold((), |(), _| match site.kubectl().run(&wait) {
-            Err(error) if error.to_string().contains("accessor error") => Ok(()),
-            ended => Err(ended.map(drop)),
-        })
-        .err()
-        .unwrap_or_else(|| site.kubectl().run(&wait).map(drop))
+    site.kubectl().established(DEFINITION)
 }
 
 /// Whether a deployment can be made.

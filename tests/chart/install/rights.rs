@@ -23,13 +23,7 @@ fn know_pod_monitors(site: &Site) -> anyhow::Result<()> {
     let definition = monitor_definition("podmonitors")?;
     let kubectl = site.kubectl();
     kubectl.feed(&["apply", "--server-side", "--filename", "-"], &definition.to_string())?;
-    kubectl.run(&[
-        "wait",
-        "--for=condition=Established",
-        "crd/podmonitors.monitoring.coreos.com",
-        "--timeout=30s",
-    ])?;
-    Ok(())
+    kubectl.established("podmonitors.monitoring.coreos.com")
 }
 
 /// Every right that the release grants its account.

@@ -70,12 +70,7 @@ impl ControlPlane {
         plane
             .kubectl()
             .run(&["apply", "--server-side", "--force-conflicts", "-f", &crds()])?;
-        plane.kubectl().run(&[
-            "wait",
-            "--for=condition=Established",
-            "crd/powercontextdeployments.powercontext.io",
-            "--timeout=30s",
-        ])?;
+        plane.kubectl().established("powercontextdeployments.powercontext.io")?;
         Ok(plane)
     }
 

@@ -6,6 +6,9 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, bail};
 
+/// How often a definition without conditions is looked at again.
+const ESTABLISHED_TRIES: usize = 200;
+
 /// A program and who it is.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
@@ -57,6 +60,24 @@ impl Kubectl {
     /// When it fails, with what it said.
     pub fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         told(arguments, self.output(arguments)?)
+    }
+
+    /// Waits until the API server serves a definition.
+    ///
+    /// # Errors
+    /// When it does not in time, with what the command said.
+    pub fn established(&self, definition: &str) -> anyhow::Result<()> {
+        let name = format!("crd/{definition}");
+        let wait = ["wait", "--for=condition=Established", &name, "--timeout=30s"];
+        // Right after it was made it may have no conditions yet, which this version of the command calls an error. Each try
+        // is a process, and so takes its time.
+        for _ in 0..ESTABLISHED_TRIES {
+            match self.run(&wait) {
+                Err(error) if error.to_string().contains("accessor error") => {}
+                ended => return ended.map(drop),
+            }
+        }
+        bail!("{name} has no conditions")
     }
 
     /// What a command printed that was handed a text.
