@@ -21,7 +21,7 @@ use crate::ledger::slots::{self, give_back};
 use crate::ledger::write::{Guard, LockedLane, write_intent, write_step};
 use crate::ledger::{LeaseTerm, Ledger};
 use crate::rt;
-use crate::store::batch::{self, ClaimRow, Found, Ready, Wanted};
+use crate::store::batch::{self, ClaimRow, Found, Wanted};
 use crate::store::error::corrupt;
 use crate::store::notes::Note;
 use crate::store::works::{Beat, Candidate, WorkRow};
@@ -261,8 +261,10 @@ pub(super) struct Taken {
 }
 
 async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<WorkId>), TxError> {
+    let wanted: Vec<_> = input.wanted.iter().map(page_of).collect();
+    let ready = batch::ready(tx, &wanted).await?;
     let (mut pages, mut limits, mut free) = (Vec::new(), Vec::new(), Vec::new());
-    for (ready, (_, limit)) in ready(tx, input).await?.into_iter().zip(&input.wanted) {
+    for (ready, (_, limit)) in ready.into_iter().zip(&input.wanted) {
         let (mut page, limit) = (ready.page, slots::within(ready.slots.as_deref(), *limit));
         // Workers that read the same page start at different places of it, or they would all meet at the same lanes.
         let start = rt::random() as usize % page.len().max(1);
@@ -327,33 +329,13 @@ async fn ordinary_first(tx: &mut Tx, input: &Input, pages: &mut [Vec<Candidate>]
     Ok(ordinary)
 }
 
-/// A page of candidates of each kind, of every payload version that this build reads.
-async fn ready(tx: &mut Tx, input: &Input) -> Result<Vec<Ready>, TxError> {
-    let wanted = input.wanted.iter().flat_map(|(spec, limit)| {
-        PAYLOAD_VERSIONS.map(move |version| Wanted {
-            kind: spec.kind.clone(),
-            version,
-            limit: limit * OVERFETCH + SPARE,
-            // They are the kind's, whatever the version.
-            slots: spec
-                .slots_max
-                .filter(|_| version == *PAYLOAD_VERSIONS.start())
-                .map(|cap| (spec.family.clone(), cap)),
-        })
-    });
-    let ready = batch::ready(tx, &wanted.collect::<Vec<_>>()).await?;
-    let mut of_kind = Vec::with_capacity(input.wanted.len());
-    let mut ready = ready.into_iter();
-    while let Some(mut first) = ready.next() {
-        first.page.extend(
-            ready
-                .by_ref()
-                .take(PAYLOAD_VERSIONS.count() - 1)
-                .flat_map(|more| more.page),
-        );
-        of_kind.push(first);
+fn page_of((spec, limit): &(KindSpec, u32)) -> Wanted {
+    Wanted {
+        kind: spec.kind.clone(),
+        versions: PAYLOAD_VERSIONS,
+        limit: limit * OVERFETCH + SPARE,
+        slots: spec.slots_max.map(|cap| (spec.family.clone(), cap)),
     }
-    Ok(of_kind)
 }
 
 /// The next candidates of each kind, for as many items as are still missing and some to spare.

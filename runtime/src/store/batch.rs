@@ -7,6 +7,7 @@
 mod admit;
 
 use std::num::NonZeroU16;
+use std::ops::RangeInclusive;
 
 use powercontext_core::digest::{LaneKey, LogicalKey};
 use powercontext_core::fence::Fence;
@@ -213,9 +214,9 @@ pub(crate) async fn settle(tx: &mut Tx, rows: &[SettleRow<'_>]) -> Result<(), Tx
 pub(crate) struct Wanted {
     /// Its kind.
     pub(crate) kind: WorkKind,
-    /// The payload version that can be read.
-    pub(crate) version: u32,
-    /// Most candidates.
+    /// The payload versions that can be read.
+    pub(crate) versions: RangeInclusive<u32>,
+    /// Most candidates of each version.
     pub(crate) limit: u32,
     /// Its family and the last slot that may be taken, where it has a cap.
     pub(crate) slots: Option<(FamilyName, NonZeroU16)>,
@@ -224,7 +225,7 @@ pub(crate) struct Wanted {
 /// What there is of a kind.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    /// Waiting lane heads whose time has come, those first that are due longest.
+    /// Waiting lane heads whose time has come, of each version those first that are due longest.
     pub(crate) page: Vec<Candidate>,
     /// Free slots; `None` where the kind needs none.
     pub(crate) slots: Option<Vec<SlotNo>>,
@@ -241,7 +242,10 @@ pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Ready>, 
             let mut answers = tx.peek(&oceanbase::ready(wanted)).await?.into_iter();
             let mut answer = || answers.next().ok_or_else(|| corrupt("answers of a packet"));
             for wanted in wanted {
-                let page = works::candidates(&answer()?.rows)?;
+                let mut page = Vec::new();
+                for _ in wanted.versions.clone() {
+                    page.extend(works::candidates(&answer()?.rows)?);
+                }
                 let slots = match wanted.slots {
                     Some(_) => Some(slots::decode(&answer()?.rows)?),
                     None => None,
@@ -251,7 +255,10 @@ pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Ready>, 
         }
         Dialect::Sqlite => {
             for wanted in wanted {
-                let page = works::ready(tx, &wanted.kind, wanted.version, wanted.limit).await?;
+                let mut page = Vec::new();
+                for version in wanted.versions.clone() {
+                    page.extend(works::ready(tx, &wanted.kind, version, wanted.limit).await?);
+                }
                 let slots = match &wanted.slots {
                     Some((family, cap)) => Some(slots::free(tx, family, *cap).await?),
                     None => None,

@@ -15,14 +15,16 @@ use crate::store::works::{Candidate, work_columns};
 pub(crate) fn ready(wanted: &[Wanted]) -> Packet {
     let mut packet = Packet::default();
     for wanted in wanted {
-        packet.statement("-- works.ready_many\nSELECT work_id, lane_key FROM pc_work_items WHERE kind = ");
-        packet
-            .id(wanted.kind.as_str())
-            .sql(" AND payload_version = ")
-            .int(wanted.version.into());
-        packet
-            .sql(" AND ready_at <= UTC_TIMESTAMP(6)\nORDER BY ready_at LIMIT ")
-            .int(wanted.limit.into());
+        for version in wanted.versions.clone() {
+            packet.statement("-- works.ready_many\nSELECT work_id, lane_key FROM pc_work_items WHERE kind = ");
+            packet
+                .id(wanted.kind.as_str())
+                .sql(" AND payload_version = ")
+                .int(version.into());
+            packet
+                .sql(" AND ready_at <= UTC_TIMESTAMP(6)\nORDER BY ready_at LIMIT ")
+                .int(wanted.limit.into());
+        }
         if let Some((family, cap)) = &wanted.slots {
             packet.statement("-- slots.free_many\nSELECT slot_no FROM pc_artifact_processing_slots WHERE family = ");
             packet
