@@ -71,6 +71,14 @@ fn free_port() -> u16 {
         .port()
 }
 
+/// Asks it to end with SIGTERM, and waits until it has ended with status 0.
+fn ends_well(operator: &mut Operator) {
+    let asked = Command::new("kill").arg(operator.0.id().to_string()).status();
+    assert!(asked.is_ok_and(|status| status.success()));
+    let ended = until(|| operator.0.try_wait().expect("a child"));
+    assert!(ended.success(), "{ended}");
+}
+
 #[test]
 fn it_lives_without_an_api_server_and_ends_well_when_it_is_asked_to() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -78,10 +86,7 @@ fn it_lives_without_an_api_server_and_ends_well_when_it_is_asked_to() {
     let mut operator = start_with(folder.path(), port, &[], None);
     until(|| status(port, "/health/live").filter(|line| line.ends_with("200 OK")));
     assert!(status(port, "/metrics").is_some_and(|line| line.ends_with("200 OK")));
-    let asked = Command::new("kill").arg(operator.0.id().to_string()).status();
-    assert!(asked.is_ok_and(|status| status.success()));
-    let ended = until(|| operator.0.try_wait().expect("a child"));
-    assert!(ended.success(), "{ended}");
+    ends_well(&mut operator);
 }
 
 #[test]
@@ -91,10 +96,7 @@ fn a_leader_that_never_reached_its_api_server_ends_well_too() {
     let mut operator = start_with(folder.path(), port, &["--no-leader-election"], None);
     // It leads, and waits for the caches.
     until(|| status(port, "/health/ready").filter(|line| line.contains("503")));
-    let asked = Command::new("kill").arg(operator.0.id().to_string()).status();
-    assert!(asked.is_ok_and(|status| status.success()));
-    let ended = until(|| operator.0.try_wait().expect("a child"));
-    assert!(ended.success(), "{ended}");
+    ends_well(&mut operator);
 }
 
 #[test]

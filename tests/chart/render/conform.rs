@@ -96,18 +96,23 @@ fn closed(schema: &Value) -> Value {
         return Value::Object(fields);
     }
     let mut kept = fields.clone();
-    if let Some(Value::Object(properties)) = kept.get_mut("properties") {
+    close(&mut kept, closed);
+    Value::Object(kept)
+}
+
+/// Lets an object have no fields but its own, and does the same, by `below`, to what is inside of a schema.
+fn close(schema: &mut Map<String, Value>, mut below: impl FnMut(&Value) -> Value) {
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for property in properties.values_mut() {
-            *property = closed(property);
+            *property = below(property);
         }
-        kept.insert("additionalProperties".to_owned(), json!(false));
+        schema.insert("additionalProperties".to_owned(), json!(false));
     }
     for key in ["items", "additionalProperties"] {
-        if let Some(below) = kept.get_mut(key).filter(|below| below.is_object()) {
-            *below = closed(below);
+        if let Some(inner) = schema.get_mut(key).filter(|inner| inner.is_object()) {
+            *inner = below(inner);
         }
     }
-    Value::Object(kept)
 }
 
 /// The same without unknown fields, and with what the description says in words: a number or a text, a null for nothing.
@@ -141,17 +146,7 @@ fn strict(schema: &Value, used: &mut BTreeSet<String>) -> Value {
                 .filter(|(key, _)| is_meaning(key))
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect();
-            if let Some(Value::Object(properties)) = kept.get_mut("properties") {
-                for property in properties.values_mut() {
-                    *property = strict(property, used);
-                }
-                kept.insert("additionalProperties".to_owned(), json!(false));
-            }
-            for key in ["items", "additionalProperties"] {
-                if let Some(below) = kept.get_mut(key).filter(|below| below.is_object()) {
-                    *below = strict(below, used);
-                }
-            }
+            close(&mut kept, |schema| strict(schema, used));
             Value::Object(kept)
         }
         other => other.clone(),
