@@ -1,18 +1,31 @@
 //! Every statement is known to its engine against the migrated schema, and has a name of its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::str::FromStr;
 
 use powercontext::store::{DbLimits, Dialect, sql};
 use powercontext_tests::db::TestDb;
 use sqlx::mysql::MySqlConnectOptions;
-use sqlx::{ConnectOptions, Connection, Executor, Row, SqlSafeStr, SqliteConnection};
+use sqlx::{ConnectOptions, Connection, Executor, Row, SqlSafeStr, SqliteConnection, Statement as _};
 
 powercontext_tests::on_both_engines! {
     every_statement_can_be_prepared,
     a_statement_with_an_unknown_column_cannot_be_prepared,
-    a_statement_over_a_list_finds_its_rows_by_their_keys,
+    every_plan_is_the_golden_one,
 }
+
+/// What asks for the items of a state, and reads no more than it answers or counts.
+const BY_STATE: &[&str] = &[
+    "upkeep.find",
+    "upkeep.long",
+    "upkeep.payload_depths",
+    "works.depths",
+    "works.expired",
+    "works.owned",
+];
+/// What reads a table that stays small: members, and the slots of families with a cap.
+const SCANS: &[&str] = &["members.live", "members.purge", "slots.of"];
 
 async fn prepare(db: &TestDb, texts: &[&'static str]) -> anyhow::Result<Vec<String>> {
     let mut refused = Vec::new();
@@ -60,29 +73,70 @@ async fn a_statement_with_an_unknown_column_cannot_be_prepared(db: TestDb) -> an
     Ok(())
 }
 
-/// What a wrong plan would cost shows only once a table is large.
-async fn a_statement_over_a_list_finds_its_rows_by_their_keys(db: TestDb) -> anyhow::Result<()> {
+/// The steps by which SQLite finds a text's rows in our tables.
+async fn plan(conn: &mut SqliteConnection, text: &str) -> anyhow::Result<Vec<String>> {
+    // There are no statistics, so the plan is the same however much is in the tables.
+    let explain = format!("EXPLAIN QUERY PLAN {text}");
+    let statement = (&mut *conn)
+        .prepare(sqlx::AssertSqlSafe(explain.clone()).into_sql_str())
+        .await?;
+    let arguments = match statement.parameters() {
+        Some(sqlx::Either::Right(count)) => count,
+        _ => 0,
+    };
+    let mut query = sqlx::query(sqlx::AssertSqlSafe(explain));
+    for _ in 0..arguments {
+        query = query.bind("");
+    }
+    let mut steps = Vec::new();
+    for row in query.fetch_all(conn).await? {
+        steps.push(row.try_get("detail")?);
+    }
+    Ok(steps)
+}
+
+/// What a wrong plan would cost shows only once a table is large: `tests/golden/plans/sqlite.txt` holds every plan, so that
+/// a change of one is seen. `UPDATE=1` writes it again.
+async fn every_plan_is_the_golden_one(db: TestDb) -> anyhow::Result<()> {
     if db.dialect() == Dialect::OceanBase {
-        return Ok(()); // There the lists are in the texts, by primary key.
+        return Ok(()); // There statistics decide; the plans that matter are measured on full tables.
     }
     let mut conn = SqliteConnection::connect(db.url()).await?;
-    let mut lists = 0;
-    for text in sql::all(Dialect::Sqlite)
-        .into_iter()
-        .filter(|text| text.contains("json_each"))
-    {
-        lists += 1;
-        let explain = format!("EXPLAIN QUERY PLAN {}", text.replace("?1", "'[]'"));
-        let mut plan = sqlx::query(sqlx::AssertSqlSafe(explain));
-        for _ in 2..=4 {
-            plan = plan.bind("");
-        }
-        for row in plan.fetch_all(&mut conn).await? {
-            let step: String = row.try_get("detail")?;
-            let is_good = !step.contains("pc_") || step.contains("sqlite_autoindex");
-            assert!(is_good, "{step}\n{text}");
+    let mut plans = BTreeMap::new();
+    for text in sql::all(Dialect::Sqlite) {
+        let name = text.lines().next().unwrap_or_default().trim_start_matches("-- ");
+        plans.insert(name, plan(&mut conn, text).await?);
+    }
+    for (name, plan) in &plans {
+        // A state names any number of items; only what ends leases and counts depths may ask by it.
+        let by_state = plan
+            .iter()
+            .any(|step| step.contains("ix_pc_work_items_lease (status=?)"));
+        assert!(
+            !by_state || BY_STATE.contains(name),
+            "{name} finds items by their state: {plan:#?}"
+        );
+        let scans = plan
+            .iter()
+            .any(|step| step.starts_with("SCAN pc_") && !step.contains("VIRTUAL"));
+        assert!(!scans || SCANS.contains(name), "{name} reads a whole table: {plan:#?}");
+    }
+    let mut written = String::new();
+    for (name, plan) in &plans {
+        writeln!(written, "{name}")?;
+        for step in plan {
+            writeln!(written, "  {step}")?;
         }
     }
-    assert!(lists > 10, "only {lists} statements over a list");
+    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/plans/sqlite.txt");
+    if std::env::vars().any(|(name, value)| name == "UPDATE" && value == "1") {
+        std::fs::create_dir_all(golden.parent().expect("a folder"))?;
+        std::fs::write(&golden, &written)?;
+    }
+    assert!(
+        std::fs::read_to_string(&golden).unwrap_or_default() == written,
+        "a plan has changed; UPDATE=1 writes {} again",
+        golden.display()
+    );
     Ok(())
 }

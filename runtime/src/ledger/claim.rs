@@ -25,7 +25,7 @@ use crate::store::batch::{self, ClaimRow, Found, Wanted};
 use crate::store::error::corrupt;
 use crate::store::notes::Note;
 use crate::store::works::{Beat, Candidate, WorkRow};
-use crate::store::{Tx, TxError, TxName, admitted, works};
+use crate::store::{Dialect, Tx, TxError, TxName, works};
 
 /// Most items of one claim.
 const CLAIM_MAX: u32 = 64;
@@ -261,14 +261,19 @@ pub(super) struct Taken {
 }
 
 async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<WorkId>), TxError> {
-    let wanted: Vec<_> = input.wanted.iter().map(page_of).collect();
+    let dialect = tx.dialect();
+    let wanted = input.wanted.iter().zip(&input.ordinary);
+    let wanted: Vec<_> = wanted.map(|(wanted, kept)| page_of(dialect, wanted, *kept)).collect();
     let ready = batch::ready(tx, &wanted).await?;
-    let (mut pages, mut limits, mut free) = (Vec::new(), Vec::new(), Vec::new());
-    for (ready, (_, limit)) in ready.into_iter().zip(&input.wanted) {
+    let (mut pages, mut limits, mut free, mut ordinary) = (Vec::new(), Vec::new(), Vec::new(), BTreeSet::new());
+    for ((ready, (_, limit)), kept) in ready.into_iter().zip(&input.wanted).zip(&input.ordinary) {
         let (mut page, limit) = (ready.page, slots::within(ready.slots.as_deref(), *limit));
-        // Workers that read the same page start at different places of it, or they would all meet at the same lanes.
-        let start = rt::random() as usize % page.len().max(1);
-        page.rotate_left(start);
+        if dialect == Dialect::OceanBase {
+            // Workers that read the same page start at different places of it, or they would all meet at the same lanes.
+            let start = rt::random() as usize % page.len().max(1);
+            page.rotate_left(start);
+        }
+        ordinary_first(&mut page, ready.ordinary, *kept, rt::random(), &mut ordinary);
         if limit == 0 {
             page.clear();
         }
@@ -276,7 +281,6 @@ async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<
         limits.push(limit);
         free.push(ready.slots);
     }
-    let ordinary = ordinary_first(tx, input, &mut pages).await?;
     let (mut taken, mut now, mut spare) = (Taken::default(), None, 0);
     loop {
         let next = next_candidates(input, &mut pages, &limits, CLAIM_MAX - count(&taken.claimed), spare);
@@ -309,32 +313,34 @@ async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<
     Ok((taken.claimed, ordinary))
 }
 
-/// Puts as many ordinary items before each page as starts are kept for them. Answers which. This reads only when a start is
-/// kept, which is every fourth one.
-async fn ordinary_first(tx: &mut Tx, input: &Input, pages: &mut [Vec<Candidate>]) -> Result<BTreeSet<WorkId>, TxError> {
-    let mut ordinary = BTreeSet::new();
-    for (((spec, _), kept), page) in input.wanted.iter().zip(&input.ordinary).zip(pages) {
-        // A page without any item has no ordinary one either.
-        if *kept == 0 || page.is_empty() {
-            continue;
-        }
-        let mut found = admitted::ready(tx, &spec.binding, PAYLOAD_VERSIONS).await?;
-        let start = rt::random() as usize % found.len().max(1);
-        found.rotate_left(start);
-        found.truncate(*kept as usize);
-        ordinary.extend(found.iter().map(|candidate| candidate.id));
-        page.retain(|candidate| !ordinary.contains(&candidate.id));
-        page.splice(0..0, found);
-    }
-    Ok(ordinary)
+/// Puts as many ordinary items before a page as starts are kept for them.
+fn ordinary_first(
+    page: &mut Vec<Candidate>,
+    mut found: Vec<Candidate>,
+    kept: u32,
+    start: u32,
+    ordinary: &mut BTreeSet<WorkId>,
+) {
+    let start = start as usize % found.len().max(1);
+    found.rotate_left(start);
+    found.truncate(kept as usize);
+    let ids: BTreeSet<WorkId> = found.iter().map(|candidate| candidate.id).collect();
+    page.retain(|candidate| !ids.contains(&candidate.id));
+    page.splice(0..0, found);
+    ordinary.extend(ids);
 }
 
-fn page_of((spec, limit): &(KindSpec, u32)) -> Wanted {
+fn page_of(dialect: Dialect, (spec, limit): &(KindSpec, u32), kept: u32) -> Wanted {
     Wanted {
         kind: spec.kind.clone(),
         versions: PAYLOAD_VERSIONS,
-        limit: limit * OVERFETCH + SPARE,
+        limit: match dialect {
+            Dialect::OceanBase => limit * OVERFETCH + SPARE,
+            // Nobody else has a lane where one process writes; the surplus is for rows that cannot be read.
+            Dialect::Sqlite => limit + SPARE / 4,
+        },
         slots: spec.slots_max.map(|cap| (spec.family.clone(), cap)),
+        ordinary: (kept > 0).then(|| spec.binding.clone()),
     }
 }
 

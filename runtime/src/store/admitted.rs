@@ -6,14 +6,13 @@
 
 use std::ops::RangeInclusive;
 
-use powercontext_core::digest::LaneKey;
 use powercontext_core::ids::{BindingName, WorkId};
 
 use crate::store::conn::values;
 use crate::store::error::TxError;
 use crate::store::sql::statements;
 use crate::store::tx::Tx;
-use crate::store::works::Candidate;
+use crate::store::works::{self, Candidate};
 
 statements! {
     /// Texts of this aggregate.
@@ -60,7 +59,7 @@ pub async fn waiting(tx: &mut Tx, binding: &BindingName) -> Result<u32, TxError>
 pub async fn ready(
     tx: &mut Tx,
     binding: &BindingName,
-    versions: RangeInclusive<u32>,
+    versions: &RangeInclusive<u32>,
 ) -> Result<Vec<Candidate>, TxError> {
     let sql = AdmittedSql::of(tx.dialect());
     let rows = tx
@@ -69,12 +68,5 @@ pub async fn ready(
             values![binding.as_str(), *versions.start(), *versions.end(), WAITING_MAX],
         )
         .await?;
-    rows.iter()
-        .map(|row| {
-            Ok(Candidate {
-                id: row.parsed("work_id", |id| WorkId::parse(&id))?,
-                lane: row.parsed("lane_key", LaneKey::parse)?,
-            })
-        })
-        .collect()
+    works::candidates(&rows)
 }

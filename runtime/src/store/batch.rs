@@ -1,7 +1,7 @@
 //! Whole stages of the ledger in few statements: what a claim or a finish of many items, or of one, reads and writes.
 //!
-//! On OceanBase a stage is a packet, one round trip whatever it holds (ADR 0017); on SQLite a few prepared statements over
-//! a JSON list. Every write is guarded by what the caller read or decided, and a guard that does not hold is
+//! On OceanBase a stage is a packet, one round trip whatever it holds (ADR 0017); on SQLite a loop over prepared statements.
+//! Every write is guarded by what the caller read or decided, and a guard that does not hold is
 //! [`TxError::Rows`]: the caller rolls back and takes the general path.
 
 mod admit;
@@ -20,15 +20,15 @@ use powercontext_core::work::{Item, SlotNo, UsualFinish};
 
 pub(crate) use admit::{Admitted, Asked, Locked, admit, lock, pending, wait_for};
 
-use crate::store::conn::{Dialect, Row, Value};
+use crate::store::conn::{Dialect, Row};
 use crate::store::error::{TxError, corrupt};
 use crate::store::locks::LockKind;
 use crate::store::oceanbase::batch as oceanbase;
 use crate::store::packet::Answer;
-use crate::store::slots;
 use crate::store::sqlite::batch as sqlite;
 use crate::store::tx::Tx;
 use crate::store::works::{self, Candidate, WorkRow};
+use crate::store::{admitted, slots};
 
 /// Writes of a usual finish that touch a row for each item: lane, item, attempt, key.
 const FINISH_WRITES: usize = 4;
@@ -164,22 +164,8 @@ pub(crate) async fn finish(tx: &mut Tx, rows: &[FinishRow<'_>], are_held: bool) 
             Ok(tx.read_now(facts.time("now")?))
         }
         Dialect::Sqlite => {
-            let (now, list) = (tx.now().await?, sqlite::finish_list(rows));
-            let list = Value::Text(Some(&list));
-            for sql in [
-                sqlite::LEAVE_LANES,
-                sqlite::FINISH_ITEMS,
-                sqlite::CLOSE_ATTEMPTS,
-                sqlite::DELETE_KEYS,
-            ] {
-                let touched = tx.execute(sql, &[list, now.into()]).await?;
-                guard(sqlite::short_name(sql), touched, count)?;
-            }
-            if !slots.is_empty() {
-                let (sql, list) = (sqlite::GIVE_BACK_SLOTS, sqlite::slot_list(&slots));
-                let touched = tx.execute(sql, &[Value::Text(Some(&list))]).await?;
-                guard(sqlite::short_name(sql), touched, slots.len())?;
-            }
+            let now = tx.now().await?;
+            sqlite::finish(tx, rows, &slots, now).await?;
             Ok(now)
         }
     }
@@ -201,11 +187,7 @@ pub(crate) async fn settle(tx: &mut Tx, rows: &[SettleRow<'_>]) -> Result<(), Tx
             tx.with_commit(oceanbase::settle(&sorted), vec![wanted..=wanted]);
             Ok(())
         }
-        Dialect::Sqlite => {
-            let list = sqlite::settle_list(&sorted);
-            let touched = tx.execute(sqlite::SETTLE_INTENTS, &[Value::Text(Some(&list))]).await?;
-            guard(sqlite::short_name(sqlite::SETTLE_INTENTS), touched, rows.len())
-        }
+        Dialect::Sqlite => sqlite::settle(tx, &sorted).await,
     }
 }
 
@@ -220,6 +202,8 @@ pub(crate) struct Wanted {
     pub(crate) limit: u32,
     /// Its family and the last slot that may be taken, where it has a cap.
     pub(crate) slots: Option<(FamilyName, NonZeroU16)>,
+    /// Its binding, where its ordinary items are to be read as well.
+    pub(crate) ordinary: Option<BindingName>,
 }
 
 /// What there is of a kind.
@@ -229,6 +213,8 @@ pub(crate) struct Ready {
     pub(crate) page: Vec<Candidate>,
     /// Free slots; `None` where the kind needs none.
     pub(crate) slots: Option<Vec<SlotNo>>,
+    /// Its ordinary items that can be claimed, where they were asked for.
+    pub(crate) ordinary: Vec<Candidate>,
 }
 
 /// What there is of each kind. Takes no lock, and on OceanBase comes before the transaction.
@@ -250,7 +236,11 @@ pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Ready>, 
                     Some(_) => Some(slots::decode(&answer()?.rows)?),
                     None => None,
                 };
-                found.push(Ready { page, slots });
+                let ordinary = match wanted.ordinary {
+                    Some(_) => works::candidates(&answer()?.rows)?,
+                    None => Vec::new(),
+                };
+                found.push(Ready { page, slots, ordinary });
             }
         }
         Dialect::Sqlite => {
@@ -263,7 +253,12 @@ pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Ready>, 
                     Some((family, cap)) => Some(slots::free(tx, family, *cap).await?),
                     None => None,
                 };
-                found.push(Ready { page, slots });
+                let ordinary = match &wanted.ordinary {
+                    // A page without any item has no ordinary one either.
+                    Some(binding) if !page.is_empty() => admitted::ready(tx, binding, &wanted.versions).await?,
+                    Some(_) | None => Vec::new(),
+                };
+                found.push(Ready { page, slots, ordinary });
             }
         }
     }
@@ -312,10 +307,8 @@ pub(crate) async fn lock_candidates(
         }
         Dialect::Sqlite => {
             for (binding, page) in pages {
-                let ids: Vec<String> = page.iter().map(|one| one.id.to_string()).collect();
-                let list = serde_json::to_string(&ids).expect("texts always encode");
-                let args = [Value::Text(Some(&list)), binding.as_str().into()];
-                found.push(decode(&tx.fetch(sqlite::CLAIMABLE, &args).await?));
+                let ids = page.iter().map(|one| one.id);
+                found.push(decode(&sqlite::claimable(tx, binding, ids).await?));
             }
             Ok((found, tx.now().await?))
         }
@@ -432,20 +425,6 @@ pub(crate) async fn claim(
             tx.with_commit(oceanbase::claim(rows, slots, owner, expires), touches);
             Ok(())
         }
-        Dialect::Sqlite => {
-            let (now, list) = (tx.now().await?, sqlite::claim_list(rows));
-            let list = Value::Text(Some(&list));
-            let args = [list, now.into(), owner.as_str().into(), expires.into()];
-            let touched = tx.execute(sqlite::CLAIM_ITEMS, &args).await?;
-            guard(sqlite::short_name(sqlite::CLAIM_ITEMS), touched, rows.len())?;
-            let touched = tx.execute(sqlite::OPEN_ATTEMPTS, &args[..3]).await?;
-            guard(sqlite::short_name(sqlite::OPEN_ATTEMPTS), touched, rows.len())?;
-            if slots.is_empty() {
-                return Ok(());
-            }
-            let list = sqlite::slot_list(slots);
-            let touched = tx.execute(sqlite::TAKE_SLOTS, &[Value::Text(Some(&list))]).await?;
-            guard(sqlite::short_name(sqlite::TAKE_SLOTS), touched, slots.len())
-        }
+        Dialect::Sqlite => sqlite::claim(tx, rows, slots, owner, expires).await,
     }
 }

@@ -8,7 +8,7 @@ use powercontext_core::refs::Position;
 use powercontext_core::supervise::intent::Intent;
 use powercontext_core::work::lane::{Lane, LaneSeq, LaneView, LiveItem};
 
-use crate::store::conn::{Dialect, Row, Value};
+use crate::store::conn::{Dialect, Row};
 use crate::store::error::{TxError, corrupt};
 use crate::store::locks::LockKind;
 use crate::store::oceanbase::batch as oceanbase;
@@ -55,9 +55,7 @@ pub(crate) struct Locked {
 /// [`TxError`].
 pub(crate) async fn pending(tx: &mut Tx, binding: &BindingName, asked: &[Asked<'_>]) -> Result<Vec<Pending>, TxError> {
     if tx.dialect() == Dialect::Sqlite {
-        let list = sqlite::asked_list(asked);
-        let args = [Value::Text(Some(&list)), binding.as_str().into()];
-        let rows = tx.fetch(sqlite::PENDING, &args).await?;
+        let rows = sqlite::pending(tx, binding, asked).await?;
         return rows.iter().map(decode_pending).collect();
     }
     let answers = tx.peek(&oceanbase::pending(binding, asked)).await?;
@@ -141,11 +139,15 @@ pub(crate) async fn lock(
         for (one, _) in asked {
             tx.locks(LockKind::Lane, one.lane.as_str());
         }
-        tx.locks(LockKind::Item, "");
-        tx.locks(LockKind::Intent, binding.as_str());
     }
     if tx.dialect() == Dialect::Sqlite {
-        return lock_sqlite(tx, asked).await;
+        let locked = lock_sqlite(tx, asked).await?;
+        tx.locks(LockKind::Intent, binding.as_str());
+        return Ok(locked);
+    }
+    if !are_held {
+        tx.locks(LockKind::Item, "");
+        tx.locks(LockKind::Intent, binding.as_str());
     }
     let rows: Vec<Asked<'_>> = asked.iter().map(|(one, _)| *one).collect();
     let without = |is_missing: fn(&Pending) -> bool| -> Vec<Asked<'_>> {
@@ -177,31 +179,22 @@ pub(crate) async fn lock(
 }
 
 async fn lock_sqlite(tx: &mut Tx, asked: &[(Asked<'_>, Pending)]) -> Result<Vec<Locked>, TxError> {
-    let is_used = |pending: &Pending| pending.lane.as_ref().is_some_and(|lane| lane.head.is_some());
-    let used: Vec<&str> = asked
-        .iter()
-        .filter(|(_, p)| is_used(p))
-        .map(|(one, _)| one.lane.as_str())
-        .collect();
-    let mut live = BTreeMap::new();
-    if !used.is_empty() {
-        let list = serde_json::to_string(&used).expect("texts always encode");
-        live = live_items(&tx.fetch(sqlite::LIVE, &[Value::Text(Some(&list))]).await?)?;
-    }
-    let one = |(one, pending): &(Asked<'_>, Pending)| {
+    let mut locked = Vec::with_capacity(asked.len());
+    for (one, pending) in asked {
         let new = || Lane {
             key: one.lane.clone(),
             head: None,
             next: LaneSeq::FIRST,
         };
-        let items = live.remove(one.lane.as_str()).unwrap_or_default();
-        Ok(Locked {
-            view: LaneView::new(pending.lane.clone().unwrap_or_else(new), items).map_err(|_| corrupt("lane"))?,
+        let lane = pending.lane.clone().unwrap_or_else(new);
+        let (view, _) = works::lane_view(tx, lane).await?;
+        locked.push(Locked {
+            view,
             cursor: pending.cursor,
             intent: pending.intent.unwrap_or(Intent::NEW),
-        })
-    };
-    asked.iter().map(one).collect()
+        });
+    }
+    Ok(locked)
 }
 
 /// Live items by lane, each lane's in their order.
@@ -241,18 +234,5 @@ pub(crate) async fn admit(tx: &mut Tx, binding: &BindingName, admitted: &Admitte
         tx.with_commit(packet, touches);
         return Ok(());
     }
-    let now = tx.now().await?;
-    let created = admitted.created.len();
-    if created > 0 {
-        let list = sqlite::created_list(&admitted.created);
-        let args = [Value::Text(Some(&list)), now.into()];
-        for sql in [sqlite::SAVE_LANES, sqlite::INSERT_ITEMS, sqlite::PUT_KEYS] {
-            super::guard(sqlite::short_name(sql), tx.execute(sql, &args).await?, created)?;
-        }
-    }
-    let scopes: Vec<&str> = admitted.raised.iter().map(|scope| scope.as_str()).collect();
-    let list = serde_json::to_string(&scopes).expect("texts always encode");
-    let args = [Value::Text(Some(&list)), binding.as_str().into()];
-    let raised = tx.execute(sqlite::RAISE_INTENTS, &args).await?;
-    super::guard(sqlite::short_name(sqlite::RAISE_INTENTS), raised, scopes.len())
+    sqlite::admit(tx, binding, admitted).await
 }

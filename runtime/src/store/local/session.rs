@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use powercontext_core::time::DbTime;
+use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, OpenFlags, ToSql};
 use tokio::time::Instant;
@@ -131,6 +132,8 @@ impl Session {
             conn.busy_timeout(BUSY_WAIT)?;
             conn.execute_batch(SET_UP)?;
             conn.execute_batch(set_up)?;
+            // Texts that are kept are planned once, never again because of what is bound to them.
+            conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
             let limit = Arc::new(Limit {
                 base: rt::now(),

@@ -82,9 +82,9 @@ WHERE work_id = ? AND lease_owner = ? AND lease_fence = ? AND status IN ('runnin
 SELECT ",
         work_columns!(),
         "
-FROM pc_work_items
+FROM pc_work_items FORCE INDEX (ix_pc_work_items_created)
 WHERE kind IN (?, ?) AND (? IS NULL OR status = ?)
-  AND (created_at < ? OR (created_at = ? AND work_id < ?))
+  AND created_at <= ? AND (created_at < ? OR work_id < ?)
 ORDER BY created_at DESC, work_id DESC
 LIMIT ?"
     ),
@@ -95,7 +95,7 @@ SELECT ",
         "
 FROM pc_work_items
 WHERE scope_id = ? AND kind IN (?, ?) AND (? IS NULL OR status = ?)
-  AND (created_at < ? OR (created_at = ? AND work_id < ?))
+  AND created_at <= ? AND (created_at < ? OR work_id < ?)
 ORDER BY created_at DESC, work_id DESC
 LIMIT ?"
     ),

@@ -1,4 +1,4 @@
-//! SQLite texts of the ordinary items.
+//! SQLite texts of the ordinary items. CROSS JOIN keeps the order of the tables: there are few ordinary items, and any number of queued ones.
 
 use crate::store::admitted::AdmittedSql;
 
@@ -18,7 +18,7 @@ WHERE a.binding_name = ? AND i.status = 'queued'",
     ready: "-- admitted.ready
 SELECT i.work_id, i.lane_key
 FROM pc_artifact_processing_admitted a
-JOIN pc_work_items i ON i.work_id = a.work_id
+CROSS JOIN pc_work_items i ON i.work_id = a.work_id
 WHERE a.binding_name = ? AND i.payload_version BETWEEN ? AND ? AND i.status = 'queued' AND i.ready_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)
 ORDER BY i.ready_at
 LIMIT ?",

@@ -1,4 +1,4 @@
-//! SQLite texts of upkeep.
+//! SQLite texts of upkeep. A plus before a column keeps its index out: there are any number of items that have ended.
 
 use crate::store::upkeep::UpkeepSql;
 use crate::store::works::work_columns;
@@ -11,7 +11,7 @@ DELETE FROM pc_work_attempts WHERE work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
     purge_acts: "-- upkeep.purge_acts
 DELETE FROM pc_work_acts WHERE work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     purge_items: "-- upkeep.purge_items
-DELETE FROM pc_work_items WHERE status IN ('succeeded', 'cancelled') AND work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+DELETE FROM pc_work_items WHERE +status IN ('succeeded', 'cancelled') AND work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     long: "-- upkeep.long
 SELECT i.work_id
 FROM pc_work_items i

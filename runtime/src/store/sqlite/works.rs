@@ -81,8 +81,8 @@ SELECT ",
         work_columns!(),
         "
 FROM pc_work_items
-WHERE kind IN (?, ?) AND (? IS NULL OR status = ?)
-  AND (created_at < ? OR (created_at = ? AND work_id < ?))
+WHERE +kind IN (?, ?) AND (? IS NULL OR status = ?)
+  AND created_at <= ? AND (created_at < ? OR work_id < ?)
 ORDER BY created_at DESC, work_id DESC
 LIMIT ?"
     ),
@@ -93,7 +93,7 @@ SELECT ",
         "
 FROM pc_work_items
 WHERE scope_id = ? AND kind IN (?, ?) AND (? IS NULL OR status = ?)
-  AND (created_at < ? OR (created_at = ? AND work_id < ?))
+  AND created_at <= ? AND (created_at < ? OR work_id < ?)
 ORDER BY created_at DESC, work_id DESC
 LIMIT ?"
     ),

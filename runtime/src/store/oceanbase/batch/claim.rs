@@ -7,11 +7,12 @@ use powercontext_core::time::DbTime;
 use powercontext_core::work::SlotNo;
 
 use super::{lanes_free, now};
+use crate::store::admitted::WAITING_MAX;
 use crate::store::batch::{ClaimRow, SlotRow, Wanted};
 use crate::store::packet::{Packet, pad};
 use crate::store::works::{Candidate, work_columns};
 
-/// Candidates of each kind, and behind those of a kind with a cap its free slots.
+/// Candidates of each kind; behind those of a kind with a cap its free slots, and where they are wanted its ordinary items.
 pub(crate) fn ready(wanted: &[Wanted]) -> Packet {
     let mut packet = Packet::default();
     for wanted in wanted {
@@ -32,6 +33,20 @@ pub(crate) fn ready(wanted: &[Wanted]) -> Packet {
                 .sql(" AND slot_no <= ")
                 .int(cap.get().into())
                 .sql(" AND work_id IS NULL ORDER BY slot_no");
+        }
+        if let Some(binding) = &wanted.ordinary {
+            packet.statement(
+                "-- admitted.ready_many\nSELECT i.work_id, i.lane_key FROM pc_artifact_processing_admitted a
+JOIN pc_work_items i ON i.work_id = a.work_id WHERE a.binding_name = ",
+            );
+            packet.id(binding.as_str()).sql(" AND i.payload_version BETWEEN ");
+            packet
+                .int((*wanted.versions.start()).into())
+                .sql(" AND ")
+                .int((*wanted.versions.end()).into());
+            packet
+                .sql(" AND i.status = 'queued' AND i.ready_at <= UTC_TIMESTAMP(6)\nORDER BY i.ready_at LIMIT ")
+                .int(WAITING_MAX.into());
         }
     }
     packet
