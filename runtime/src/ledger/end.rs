@@ -214,13 +214,21 @@ impl Ledger {
             started_at: claim.claimed_at,
             end,
         });
-        let ended = self.write_end(name, claim, &input).await?;
-        self.signals().work.notify_one();
+        let (ended, way) = self.write_end(name, claim, &input).await?;
+        // A usual finish leaves an empty lane, behind which nothing waits; its slot is what somebody may wait for.
+        if way == Way::General || input.slot.is_some() {
+            self.signals().work.notify_one();
+        }
         self.signals().changed.notify_waiters();
         Ok(ended)
     }
 
-    async fn write_end(&self, name: TxName, claim: &super::Claimed, input: &Arc<Input>) -> Result<Ended, TxError> {
+    async fn write_end(
+        &self,
+        name: TxName,
+        claim: &super::Claimed,
+        input: &Arc<Input>,
+    ) -> Result<(Ended, Way), TxError> {
         let mut is_usual = input.usual.is_some();
         let mut handed = Handed::Alone(None);
         if is_usual && input.is_without_write() {
@@ -230,7 +238,7 @@ impl Ledger {
         loop {
             // Others wait for their turn while a usual finish holds its own, and no longer.
             let written = match std::mem::replace(&mut handed, Handed::Alone(None)) {
-                Handed::Succeeded => return Ok(Ended::Succeeded),
+                Handed::Succeeded => return Ok((Ended::Succeeded, Way::Usual)),
                 Handed::Unknown => Err(TxError::Unknown),
                 Handed::Alone(turn) if is_usual => {
                     let run: Body<Input, Ended> = |tx, input| Box::pin(usual_in(tx, input));
@@ -243,22 +251,23 @@ impl Ledger {
                     self.db().tx_with(name, input, run).await
                 }
             };
+            let way = if is_usual { Way::Usual } else { Way::General };
             match written {
                 // Somebody touched or holds the item, its lane or its intent: rolled back, and decided on what the rows say
                 // once they are free.
                 Err(TxError::Rows { .. } | TxError::Busy(Busy::Lock | Busy::Limit)) if is_usual => is_usual = false,
                 Err(TxError::Unknown) => match self.outcome(claim).await {
-                    Ok(Some(ended)) => return Ok(ended),
+                    Ok(Some(ended)) => return Ok((ended, Way::General)),
                     Ok(None) if runs < RUNS_MAX => runs += 1,
                     // Nobody can say just now, and "not available" would mean that nothing was written.
                     Ok(None) | Err(_) => return Err(TxError::Unknown),
                 },
                 // A commit of unknown outcome that arrived late looks like a lost lease to the run after it.
                 Err(TxError::Fenced(FenceLost::Item)) if runs > 1 => {
-                    return Ok(self.outcome(claim).await?.unwrap_or(Ended::Lost));
+                    return Ok((self.outcome(claim).await?.unwrap_or(Ended::Lost), Way::General));
                 }
-                Err(TxError::Fenced(FenceLost::Item)) => return Ok(Ended::Lost),
-                ended => return ended,
+                Err(TxError::Fenced(FenceLost::Item)) => return Ok((Ended::Lost, Way::General)),
+                ended => return ended.map(|ended| (ended, way)),
             }
         }
     }
@@ -314,6 +323,15 @@ fn ended(state: &WorkState, outcome: Option<Outcome>) -> Ended {
         },
         WorkState::Running(_) | WorkState::Cancelling(_) => Ended::Lost,
     }
+}
+
+/// How an end was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As decided ahead.
+    Usual,
+    /// As the rows said.
+    General,
 }
 
 struct WindowInput {

@@ -21,7 +21,7 @@ use crate::telemetry::trace::Span;
 use crate::worker::Worker;
 use crate::worker::run::Run;
 use crate::worker::running::{RunHandle, Stop};
-use crate::worker::slots::{Usage, wanted};
+use crate::worker::slots::{Usage, held_max, wanted};
 use crate::worker::spans;
 
 /// Shortest pause between two looks for work.
@@ -29,7 +29,9 @@ const POLL_MIN: Duration = Duration::from_millis(10);
 /// A freed slot waits this long for others, so that one claim refills them together.
 const LINGER: Duration = Duration::from_millis(2);
 /// Slots that are refilled without waiting for more.
-const LINGER_FREED: u32 = 16;
+const LINGER_FREED: usize = 16;
+/// How often what is ready to run goes first, where a process is alone: a no-op ends within a few turns.
+const LINGER_TURNS: u32 = 32;
 /// Longest sleep of an idle process that is alone: nothing depends on waking earlier.
 const IDLE_MAX: Duration = Duration::from_hours(1);
 /// How long runs that were given back may take to say so.
@@ -61,26 +63,17 @@ impl Worker {
             let (worker, beats) = (self.clone(), beats.clone());
             rt::spawn(async move { worker.heartbeats(lease, beats).await })
         });
-        let slots = self.0.settings.concurrency as usize + self.0.settings.kinds.len();
         let mut state = Loop {
             turn: 0,
             pause: POLL_MIN,
             adopt_until: None,
             recovered_at: None,
-            ended: mpsc::channel(slots.max(1)),
+            ended: mpsc::channel(self.held_max() + self.0.settings.kinds.len()),
             cancels: self.0.ledger.signals().cancels.subscribe(),
         };
         while !stop.is_cancelled() {
-            let work = self.0.ledger.signals().work.notified();
             let pause = self.look(&mut state).await;
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                Some((id, ended)) = state.ended.1.recv() => self.reap(&mut state, id, ended).await,
-                signal = state.cancels.recv() => self.cancelled(signal).await,
-                () = work => state.pause = POLL_MIN,
-                () = rt::sleep(pause) => {}
-            }
+            self.wait(&mut state, rt::now() + pause, &stop).await;
         }
         self.drain(&mut state).await;
         beats.cancel();
@@ -90,31 +83,72 @@ impl Worker {
         }
     }
 
-    async fn reap(&self, state: &mut Loop, id: WorkId, ended: Ended) {
-        self.forget(state, id, ended);
-        state.pause = POLL_MIN;
-        let until = rt::now() + LINGER;
-        // With nothing left to wait for, or enough to make a claim worth its round trips, it goes on at once.
-        let mut freed = 1;
-        while self.0.running.len() > 0 && freed < LINGER_FREED {
+    fn held_max(&self) -> usize {
+        held_max(self.0.settings.concurrency) as usize
+    }
+
+    /// Waits until there is a reason to look for work, at most until `until`.
+    async fn wait(&self, state: &mut Loop, until: Instant, stop: &CancellationToken) {
+        loop {
             tokio::select! {
                 biased;
-                Some((id, ended)) = state.ended.1.recv() => self.forget(state, id, ended),
+                () = stop.cancelled() => return,
+                Some((id, ended)) = state.ended.1.recv() => if self.forget(state, id, ended) {
+                    return self.gather(state).await;
+                },
+                signal = state.cancels.recv() => self.cancelled(signal).await,
+                () = self.0.freed.notified() => return self.gather(state).await,
+                () = self.0.ledger.signals().work.notified() => {
+                    state.pause = POLL_MIN;
+                    return;
+                }
+                () = rt::sleep_until(until) => return,
+            }
+        }
+    }
+
+    /// There is room for a claim. Waits a little for more, so that one claim takes all of it.
+    async fn gather(&self, state: &mut Loop) {
+        state.pause = POLL_MIN;
+        if self.0.settings.lease.is_none() {
+            // A claim costs no round trips here, so nobody waits: what ends in this very moment comes along.
+            for _ in 0..LINGER_TURNS {
+                self.forget_ended(state);
+                if self.0.running.len() == 0 {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            return;
+        }
+        let until = rt::now() + LINGER;
+        // With nothing left to wait for, or enough to make a claim worth its round trips, it goes on at once.
+        let busy = self.0.running.busy();
+        while busy.saturating_sub(self.0.running.busy()) < LINGER_FREED && self.0.running.busy() > 0 {
+            tokio::select! {
+                biased;
+                () = self.0.freed.notified() => {}
                 () = rt::sleep_until(until) => break,
             }
-            freed += 1;
         }
+        self.forget_ended(state);
+    }
+
+    fn forget_ended(&self, state: &mut Loop) {
         while let Ok((id, ended)) = state.ended.1.try_recv() {
             self.forget(state, id, ended);
         }
     }
 
-    fn forget(&self, state: &mut Loop, id: WorkId, ended: Ended) {
-        self.0.running.remove(id);
+    /// An end is written. Whether it is a reason to look again: what it made claimable was signalled by the ledger.
+    fn forget(&self, state: &mut Loop, id: WorkId, ended: Ended) -> bool {
+        let was_in_the_way = self.0.running.len() >= self.held_max();
+        let was_last = self.0.running.remove(id);
         // A run whose end could not be written may still be held here, under a lease that no clock ends.
         if ended == Ended::Lost {
             state.adopt_until = Some(rt::now() + self.0.ledger.db().settled_after());
         }
+        was_in_the_way || was_last || ended == Ended::Lost
     }
 
     async fn cancelled(&self, signal: Result<WorkId, broadcast::error::RecvError>) {
@@ -197,12 +231,14 @@ impl Worker {
             .filter(|settings| self.0.executor.knows(&settings.kind));
         kinds
             .map(|settings| {
-                let running = running.iter().filter(|handle| handle.kind == settings.kind).count();
-                let running = u32::try_from(running).unwrap_or(u32::MAX);
+                let of_kind = running.iter().filter(|handle| handle.kind == settings.kind);
+                let (ending, busy): (Vec<_>, Vec<_>) = of_kind.partition(|handle| handle.is_ending());
+                let count = |runs: Vec<_>| u32::try_from(runs.len()).unwrap_or(u32::MAX);
                 Usage {
                     kind: settings.kind.clone(),
                     cap: settings.cap,
-                    running,
+                    running: count(busy),
+                    ending: count(ending),
                     is_held: !may_act || (settings.needs_model && is_closed),
                 }
             })
@@ -260,6 +296,7 @@ impl Worker {
             executor: Arc::clone(&self.0.executor),
             claimed,
             handle,
+            freed: Arc::clone(&self.0.freed),
             timeout: settings.timeout,
             gate,
             below: span.below(),
@@ -291,7 +328,7 @@ impl Worker {
         while self.0.running.len() > 0 {
             tokio::select! {
                 biased;
-                Some((id, ended)) = state.ended.1.recv() => self.forget(state, id, ended),
+                Some((id, ended)) = state.ended.1.recv() => { self.forget(state, id, ended); }
                 signal = state.cancels.recv() => self.cancelled(signal).await,
                 () = rt::sleep_until(until) => return,
             }

@@ -26,6 +26,8 @@ pub use executor::{Executor, Inline};
 pub use gate::{PROBE_INTERVAL, ProviderSettings};
 pub use system::WithSystem;
 
+use tokio::sync::Notify;
+
 use crate::ledger::Ledger;
 use crate::supervisor::members::Standing;
 use crate::worker::gate::ProviderGate;
@@ -79,6 +81,8 @@ struct Inner {
     executor: Arc<dyn Executor>,
     settings: WorkerSettings,
     running: Running,
+    /// A run's family part has ended: there may be a free slot.
+    freed: Arc<Notify>,
     gate: Option<Arc<ProviderGate>>,
     standing: Standing,
 }
@@ -97,6 +101,7 @@ impl Worker {
             executor,
             settings,
             running: Running::default(),
+            freed: Arc::default(),
             gate,
             standing,
         }))

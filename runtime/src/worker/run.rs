@@ -12,6 +12,7 @@ use powercontext_core::fail::FailCode;
 use powercontext_core::usage::{ModelOperation, Purpose};
 use powercontext_core::work::gate::{self, Ticket, Verdict};
 
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::families;
@@ -53,6 +54,8 @@ pub(super) struct Run {
     pub(super) executor: Arc<dyn Executor>,
     pub(super) claimed: Claimed,
     pub(super) handle: Arc<RunHandle>,
+    /// Hears that the family's part is over and the slot free.
+    pub(super) freed: Arc<Notify>,
     pub(super) timeout: Duration,
     /// Set for a kind that needs a model.
     pub(super) gate: Option<Arc<ProviderGate>>,
@@ -65,6 +68,8 @@ impl Run {
     pub(super) async fn execute(self, span: Span) -> Ended {
         let begun = rt::now();
         let end = self.family().await;
+        self.handle.ends();
+        self.freed.notify_one();
         self.note(&end, rt::now().saturating_duration_since(begun));
         let usage = match &end {
             End::Done(done) => done.usage,

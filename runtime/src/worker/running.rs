@@ -33,6 +33,7 @@ pub(super) struct RunHandle {
     stop: OnceLock<Stop>,
     trusted_until: Mutex<Option<Instant>>,
     is_abandoned: AtomicBool,
+    is_ending: AtomicBool,
 }
 
 impl RunHandle {
@@ -47,6 +48,7 @@ impl RunHandle {
             stop,
             trusted_until: Mutex::new(trusted_until),
             is_abandoned: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
         }
     }
 
@@ -77,6 +79,16 @@ impl RunHandle {
         self.is_abandoned.load(Ordering::Relaxed)
     }
 
+    /// Nothing of the family's part goes on: its end is being written, and its slot is free.
+    pub(super) fn ends(&self) {
+        self.is_ending.store(true, Ordering::Release);
+    }
+
+    /// Whether only its end is still to be written.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Acquire)
+    }
+
     /// Until when the lease can be trusted; `None` where it has no time.
     pub(super) fn trusted_until(&self) -> Option<Instant> {
         *lock(&self.trusted_until)
@@ -92,8 +104,11 @@ impl Running {
         lock(&self.0).insert(*handle.held.key(), handle);
     }
 
-    pub(super) fn remove(&self, id: WorkId) {
-        lock(&self.0).remove(&id);
+    /// Forgets a run; whether it was the last one of its kind.
+    pub(super) fn remove(&self, id: WorkId) -> bool {
+        let mut runs = lock(&self.0);
+        let gone = runs.remove(&id);
+        gone.is_some_and(|gone| runs.values().all(|run| run.kind != gone.kind))
     }
 
     pub(super) fn get(&self, id: WorkId) -> Option<Arc<RunHandle>> {
@@ -113,6 +128,11 @@ impl Running {
 
     pub(super) fn len(&self) -> usize {
         lock(&self.0).len()
+    }
+
+    /// How many take a slot.
+    pub(super) fn busy(&self) -> usize {
+        lock(&self.0).values().filter(|run| !run.is_ending()).count()
     }
 }
 

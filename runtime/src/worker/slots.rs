@@ -11,22 +11,29 @@ pub(super) struct Usage {
     pub(super) cap: Option<u32>,
     /// Runs of it now.
     pub(super) running: u32,
+    /// Runs of it whose family's part is over and whose end is being written.
+    pub(super) ending: u32,
     /// Whether none may start now; what runs still takes its slot.
     pub(super) is_held: bool,
 }
 
 /// How many of each kind to claim. `concurrency` is shared by all; a kind that runs none here may have one beyond it, so
 /// that long runs of one family never keep another out. Kinds are named in rotation, starting at `turn`.
+///
+/// A run whose end is being written has no slot any more, so that the next one need not wait for the database. While the
+/// database takes no ends, no more is claimed than [`held_max`].
 pub(super) fn wanted(usage: &[Usage], concurrency: u32, turn: usize) -> Vec<(WorkKind, u32)> {
     let running: u32 = usage.iter().map(|kind| kind.running).sum();
-    let mut free = concurrency.saturating_sub(running);
+    let ending: u32 = usage.iter().map(|kind| kind.ending).sum();
+    let room = held_max(concurrency).saturating_sub(running + ending);
+    let mut free = concurrency.saturating_sub(running).min(room);
     let mut wanted = Vec::new();
     for offset in 0..usage.len() {
         let kind = &usage[(turn + offset) % usage.len()];
         if kind.is_held {
             continue;
         }
-        let own = u32::from(kind.running == 0);
+        let own = u32::from(kind.running + kind.ending == 0);
         let cap = kind.cap.map_or(u32::MAX, |cap| cap.saturating_sub(kind.running));
         let take = free.max(own).min(cap);
         free = free.saturating_sub(take);
@@ -35,6 +42,11 @@ pub(super) fn wanted(usage: &[Usage], concurrency: u32, turn: usize) -> Vec<(Wor
         }
     }
     wanted
+}
+
+/// Most items that a worker holds beside those beyond the shared slots: a run in each slot, and as many ends being written.
+pub(super) fn held_max(concurrency: u32) -> u32 {
+    concurrency.saturating_mul(2)
 }
 
 #[cfg(test)]
@@ -46,6 +58,7 @@ mod tests {
             kind: WorkKind::parse(name).expect("valid"),
             cap,
             running,
+            ending: 0,
             is_held: false,
         }
     }
@@ -98,6 +111,27 @@ mod tests {
         }
         let full = [held("a", 4), usage("b", None, 1)];
         assert_eq!(shown(&full, 4, 0), pairs(&[]));
+    }
+
+    #[test]
+    fn an_end_that_is_being_written_takes_no_slot_until_there_are_as_many_as_slots() {
+        let ending = |running, ending| {
+            let kind = Usage {
+                ending,
+                ..usage("a", None, running)
+            };
+            shown(&[kind], 4, 0)
+        };
+        assert_eq!(ending(0, 4), pairs(&[("a", 4)]));
+        assert_eq!(ending(2, 2), pairs(&[("a", 2)]));
+        assert_eq!(ending(4, 3), pairs(&[]));
+        assert_eq!(ending(2, 5), pairs(&[("a", 1)]));
+        assert_eq!(ending(2, 6), pairs(&[]));
+        assert_eq!(
+            ending(0, 8),
+            pairs(&[]),
+            "the slot beyond the shared ones is for a kind that has nothing here"
+        );
     }
 
     #[test]
