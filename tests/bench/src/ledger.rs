@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use anyhow::ensure;
 use powercontext::rt;
 
 use crate::Size;
+use crate::bare::Bare;
 use crate::figure::{Figure, Table, Target};
 use crate::machine::{Disk, rate};
 use crate::noop::Rig;
@@ -34,6 +36,17 @@ const COMPLETE: Figure = Figure {
     },
 };
 
+const COMPLETE_BARE: Figure = Figure {
+    name: "sqlite: the same statements alone, 8 items a commit",
+    unit: "items/s",
+    target: Target::Shown,
+};
+const TOGETHER_BARE: Figure = Figure {
+    name: "sqlite: the inserts of hundreds alone",
+    unit: "items/s",
+    target: Target::Shown,
+};
+
 /// Measures the section.
 pub(crate) async fn measure(table: &mut Table, folder: &Path, size: Size) -> anyhow::Result<()> {
     let mut disk = Disk::new(folder, size.raw_ms).await?;
@@ -52,6 +65,21 @@ pub(crate) async fn measure(table: &mut Table, folder: &Path, size: Size) -> any
         let took = rig.enqueue_together(&scopes, HUNDREDS).await?;
         table.add(TOGETHER, rate(scopes.len(), took), raw);
         rig.close().await;
+        bare(table, &mut disk, &file, size.items).await?;
     }
+    Ok(())
+}
+
+/// What the engine alone takes for the same rows, on the file that the ledger has just left.
+async fn bare(table: &mut Table, disk: &mut Disk, file: &Path, items: usize) -> anyhow::Result<()> {
+    let bare = Bare::open(file)?;
+    let raw = disk.raw().await?;
+    let (count, took) = bare.drain(SLOTS)?;
+    ensure!(count == items, "{count} items waited, not {items}");
+    table.add(COMPLETE_BARE, rate(count, took), raw);
+    let scopes: Vec<String> = (0..items).map(|n| format!("bench/bare/{n}")).collect();
+    let raw = disk.raw().await?;
+    let took = bare.enqueue(&scopes, HUNDREDS)?;
+    table.add(TOGETHER_BARE, rate(items, took), raw);
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! commit and fsync rates are taken, so that a machine that is slow for a while is slow for both. The table shows medians,
 //! the smallest and the largest value, the target, and whether it is held. `docs/performance.md` explains the method.
 
+mod bare;
 mod distributed;
 mod figure;
 mod ledger;

@@ -29,7 +29,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, Connection as _};
 use tokio_util::sync::CancellationToken;
 
-const BINDING: &str = "bench-noop";
+/// Its binding.
+pub(crate) const BINDING: &str = "bench-noop";
+/// Its kind.
+pub(crate) const KIND: &str = "bench_noop";
 /// Rows of one insert while scopes are made.
 const SEED_ROWS: usize = 500;
 /// Longest measurement.
@@ -40,7 +43,7 @@ const VALID: &str = "a constant of the right form";
 pub(crate) fn spec() -> FamilySpec {
     FamilySpec {
         work: KindSpec {
-            kind: WorkKind::parse("bench_noop").expect(VALID),
+            kind: WorkKind::parse(KIND).expect(VALID),
             family: FamilyName::parse("bench").expect(VALID),
             binding: BindingName::parse(BINDING).expect(VALID),
             payload_version: 1,
