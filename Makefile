@@ -41,6 +41,7 @@ build: ## Build optimised binaries into dist/
 	@tests/support/deps cargo cc
 	@cargo build --release --package powercontext --package powercontext-operator --features powercontext-operator/jemalloc
 	@install -D --target-directory dist "$(CARGO_TARGET_DIR)/release/powercontext" "$(CARGO_TARGET_DIR)/release/powercontext-operator"
+	@ln -f dist/powercontext-operator dist/kubectl-powercontext
 	@ls -l dist
 
 .PHONY: test

@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod names;
 pub mod object;
 pub mod plan;
+pub mod plugin;
 pub mod quantity;
 pub mod rt;
 

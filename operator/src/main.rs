@@ -1,5 +1,8 @@
 //! The operator: arguments, wiring, shutdown. It exits when it loses the lease, so that two never act at once.
+//!
+//! Under the name `kubectl-powercontext` it is a plugin of kubectl instead, and nothing of the operator is started.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,7 +22,8 @@ use powercontext_operator::leader::Elector;
 use powercontext_operator::metrics::Metrics;
 use powercontext_operator::names::FIELD_MANAGER;
 use powercontext_operator::object::Kind;
-use powercontext_operator::rt;
+use powercontext_operator::plugin::args::PluginArguments;
+use powercontext_operator::{plugin, rt};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +53,8 @@ struct Arguments {
 enum Command {
     /// Look from outside whether an installed operator can do its work; change nothing.
     Check(CheckArguments),
+    /// Be the plugin of kubectl, as under the name `kubectl-powercontext`.
+    Kubectl(PluginArguments),
 }
 
 /// What both need to know.
@@ -92,20 +98,18 @@ struct CheckArguments {
     url: String,
 }
 
-fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
-    // Other crates may log what they were sent once they are asked for details, so they are never asked.
-    let level = arguments.run.log_level;
-    let targets = Targets::new()
-        .with_default(tracing::Level::WARN.min(level))
-        // It logs what it also returns, and what it returns is logged where it is handled.
-        .with_target("kube_client", LevelFilter::OFF)
-        .with_target("powercontext_operator", level);
-    let lines = tracing_subscriber::fmt::layer()
-        .json()
-        .flatten_event(true)
-        .with_writer(std::io::stderr);
-    tracing_subscriber::registry().with(lines).with(targets).init();
+fn main() -> anyhow::Result<ExitCode> {
+    let command = if plugin::is_called(std::env::args_os().next().as_deref()) {
+        Err(PluginArguments::parse())
+    } else {
+        match Arguments::parse() {
+            Arguments {
+                command: Some(Command::Kubectl(arguments)),
+                ..
+            } => Err(arguments),
+            arguments => Ok(arguments),
+        }
+    };
     // Crates of the workspace bring two of them, and a client that finds two and no choice refuses to be made.
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     if provider.install_default().is_err() {
@@ -116,10 +120,31 @@ fn main() -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("starting the runtime")?;
+    let arguments = match command {
+        // A person reads its answer, so it keeps no log.
+        Err(arguments) => return Ok(runtime.block_on(plugin::run(arguments)).into()),
+        Ok(arguments) => arguments,
+    };
+    start_log(arguments.run.log_level);
     match arguments.command {
-        None => runtime.block_on(run(arguments.run)),
-        Some(Command::Check(arguments)) => runtime.block_on(look(arguments)),
+        Some(Command::Check(arguments)) => runtime.block_on(look(arguments))?,
+        _ => runtime.block_on(run(arguments.run))?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// JSON lines on standard error. Other crates may log what they were sent once they are asked for details, so they never are.
+fn start_log(level: tracing::Level) {
+    let targets = Targets::new()
+        .with_default(tracing::Level::WARN.min(level))
+        // It logs what it also returns, and what it returns is logged where it is handled.
+        .with_target("kube_client", LevelFilter::OFF)
+        .with_target("powercontext_operator", level);
+    let lines = tracing_subscriber::fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(lines).with(targets).init();
 }
 
 /// Prints each promise that holds; the first that does not is the error.

@@ -18,6 +18,7 @@ use powercontext_crds::v1alpha1::PowerContextDeployment;
 
 use super::validate::ValidDeployment;
 pub use job::{MIGRATE, PLAN, SWITCH_MODE};
+pub use pod::CONTAINER;
 pub use role::replicas;
 
 use crate::names::Role;

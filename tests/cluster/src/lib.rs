@@ -10,6 +10,7 @@ pub mod control_plane;
 pub mod kubectl;
 pub mod kubelet;
 pub mod operator;
+pub mod plugin;
 pub mod roles;
 pub mod stage;
 pub mod wait;

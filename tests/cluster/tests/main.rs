@@ -7,6 +7,7 @@ mod leader;
 mod migration;
 mod modes;
 mod names;
+mod plugin;
 mod rest;
 mod rollout;
 mod scale;

@@ -17,7 +17,7 @@ use crate::names::{BUILD, SECRETS_HASH};
 /// Numeric, so that a node can see that it is not root; the same in every image.
 const USER: i64 = 65_532;
 /// Name of the one container.
-pub(crate) const CONTAINER: &str = "powercontext";
+pub const CONTAINER: &str = "powercontext";
 
 /// The container without probes and ports.
 pub(super) fn container(deployment: &ValidDeployment, pod: &ValidPod, args: &[&str], env: Vec<EnvVar>) -> Container {
