@@ -8,25 +8,42 @@ use reqwest::Url;
 
 use crate::rig::{Deployment, SOON};
 
+/// A user of a deployment's database, and the URL by which it connects.
+struct Account {
+    url: Url,
+    user: String,
+    admin: Raw,
+}
+
+impl Account {
+    async fn new(deployment: &Deployment, rights: &str) -> anyhow::Result<Self> {
+        let mut url = Url::parse(deployment.database.url())?;
+        let schema = url.path().trim_start_matches('/').to_owned();
+        let (user, password) = (format!("pc_test_{}", &rt::hex_id()[..12]), rt::hex_id());
+        let mut admin = deployment.database.raw().await?;
+        let create = format!("create user '{user}' identified by '{password}'");
+        admin.execute(&create).await?;
+        admin
+            .execute(&format!("grant {rights} on {schema}.* to '{user}'"))
+            .await?;
+        url.set_username(&user).ok().context("a URL that takes no user")?;
+        url.set_password(Some(&password))
+            .ok()
+            .context("a URL that takes no password")?;
+        Ok(Self { url, user, admin })
+    }
+
+    async fn end(mut self) -> anyhow::Result<()> {
+        self.admin.execute(&format!("drop user '{}'", self.user)).await?;
+        Ok(())
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_role_runs_on_an_account_that_may_only_select_insert_update_and_delete() -> anyhow::Result<()> {
     let deployment = Deployment::scheduled().await?;
-    let mut url = Url::parse(deployment.database.url())?;
-    let schema = url.path().trim_start_matches('/').to_owned();
-    let (user, password) = (format!("pc_test_{}", &rt::hex_id()[..12]), rt::hex_id());
-    let mut admin = deployment.database.raw().await?;
-    admin
-        .execute(&format!("create user '{user}' identified by '{password}'"))
-        .await?;
-    admin
-        .execute(&format!(
-            "grant select, insert, update, delete on {schema}.* to '{user}'"
-        ))
-        .await?;
-    url.set_username(&user).ok().context("a URL that takes no user")?;
-    url.set_password(Some(&password))
-        .ok()
-        .context("a URL that takes no password")?;
+    let account = Account::new(&deployment, "select, insert, update, delete").await?;
+    let url = &account.url;
     let mut restricted = Raw::connect(url.as_str()).await?;
     for ddl in [
         "create table pc_mine (id int)",
@@ -54,6 +71,32 @@ async fn every_role_runs_on_an_account_that_may_only_select_insert_update_and_de
         let log = server.stop_and_log().await?;
         ensure!(!log.contains("ERROR"), "{log}");
     }
-    admin.execute(&format!("drop user '{user}'")).await?;
+    account.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_jobs_need_no_more_rights_than_the_table_of_roles_says() -> anyhow::Result<()> {
+    let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md"))?;
+    let rights = |process: &str| -> anyhow::Result<String> {
+        let row = table.lines().find(|line| line.starts_with(&format!("| {process} |")));
+        let cells: Vec<&str> = row.context("a row")?.split('|').map(str::trim).collect();
+        Ok(cells
+            .get(5)
+            .context("rights")?
+            .replace(" beside those", ", SELECT, INSERT, UPDATE, DELETE"))
+    };
+    let deployment = Deployment::unmigrated().await?;
+    deployment.drop_tables().await?;
+    for (process, arguments) in [
+        ("plan", &["server", "migrate", "--plan"][..]),
+        ("migrate", &["server", "migrate"]),
+        ("switch-mode", &["server", "switch-mode", "--to", "dedicated"]),
+    ] {
+        let account = Account::new(&deployment, &rights(process)?).await?;
+        let job = deployment.role("worker").with("DATABASE_URL", account.url.as_str());
+        let output = job.run(arguments).await?;
+        ensure!(output.status.success(), "{process}: {output:?}");
+        account.end().await?;
+    }
     Ok(())
 }

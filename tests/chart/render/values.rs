@@ -108,9 +108,10 @@ fn values_that_contradict_each_other_are_refused_in_words() -> anyhow::Result<()
 }
 
 #[test]
-fn every_helm_command_of_the_guide_is_accepted() -> anyhow::Result<()> {
-    let guide = read("docs/guides/install.md")?.replace("\\\n", " ");
-    let commands = guide
+fn every_helm_command_of_the_guides_is_accepted() -> anyhow::Result<()> {
+    let guides = read("docs/guides/install.md")? + &read("docs/guides/upgrade.md")?;
+    let guides = guides.replace("\\\n", " ");
+    let commands = guides
         .lines()
         .map(str::trim)
         .filter(|line| line.starts_with("helm install") || line.starts_with("helm upgrade"));
@@ -125,7 +126,7 @@ fn every_helm_command_of_the_guide_is_accepted() -> anyhow::Result<()> {
         ensure!(words[3] == "charts/powercontext", "{command}");
         seen += 1;
     }
-    ensure!(seen > 3, "the guide has {seen} commands");
+    ensure!(seen > 3, "the guides have {seen} commands");
     Ok(())
 }
 

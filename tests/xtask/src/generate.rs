@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::chart;
+use crate::{chart, fields};
 
 struct Generated {
     path: &'static str,
@@ -31,6 +31,10 @@ fn all(root: &Path) -> anyhow::Result<Vec<Generated>> {
         files.push(Generated {
             path: "crds/powercontextdeployments.yaml",
             text: powercontext_crds::yaml(),
+        });
+        files.push(Generated {
+            path: "docs/reference/deployment.md",
+            text: fields::page(&powercontext_crds::yaml())?,
         });
     }
     let folder = root.join("charts/powercontext");

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 mod chart;
+mod fields;
 mod files;
 mod generate;
 mod layers;

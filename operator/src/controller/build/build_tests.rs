@@ -237,3 +237,74 @@ fn closed_ports_stay_open_to_the_operator_that_reads_what_roles_report() {
     assert_eq!(from.as_array().map(Vec::len), Some(1));
     assert!(from.to_string().contains("powercontext-system"), "{from}");
 }
+
+/// What a process gets and who may reach it, as the table of the documentation tells it.
+fn told(process: &str) -> String {
+    let object = |spec: Value| {
+        let objects = build(&valid(&spec));
+        let role = Role::ALL.into_iter().find(|role| role.as_str() == process);
+        let object = match (role, process) {
+            (Some(role), _) => objects.roles[&role].clone(),
+            (None, MIGRATE) => objects.migrate,
+            (None, PLAN) => objects.plan,
+            (None, _) => objects.switch_mode,
+        };
+        (
+            object.manifest["spec"]["template"]["spec"]["containers"][0].clone(),
+            objects.around,
+        )
+    };
+    let has = |container: &Value, end: &str| {
+        let env = container["env"].as_array().into_iter().flatten();
+        let mut secret = env.filter(|one| one["valueFrom"]["secretKeyRef"].is_object());
+        secret.any(|one| one["name"].as_str().is_some_and(|name| name.ends_with(end)))
+    };
+    let network = |allowed: Value| json!({ "networkPolicy": { "enabled": true, "allowFromNamespaces": allowed } });
+    let (container, _) = object(json!({}));
+    let (with_access, _) = object(json!({ "inference": { "apiAccess": true } }));
+    let mut secrets = Vec::new();
+    for (end, name) in [
+        ("_DATABASE_URL", "database"),
+        ("_AUTH_TOKEN", "token"),
+        ("_API_KEY", "model"),
+    ] {
+        match (has(&container, end), has(&with_access, end)) {
+            (true, true) => secrets.push(name.to_owned()),
+            (false, true) => secrets.push(format!("{name} with `inference.apiAccess`")),
+            _ => {}
+        }
+    }
+    let port = container["ports"][0]["containerPort"].as_i64();
+    let peers = |around: &[Object]| {
+        let policy = around
+            .iter()
+            .find(|object| object.key.kind == Kind::NetworkPolicy && object.key.name == format!("pc-{process}"));
+        policy.map(|policy| policy.manifest["spec"]["ingress"][0]["from"].clone())
+    };
+    let open = peers(&object(json!({ "networkPolicy": { "enabled": true } })).1);
+    let named = peers(&object(network(json!({ "team": "a" }))).1);
+    let reached = match (open, named) {
+        (Some(open), Some(named)) => {
+            assert!(named.to_string().contains("\"team\"") && named.to_string().contains("powercontext-system"));
+            let everybody = if open.is_null() { "everybody, or " } else { "" };
+            format!("{everybody}`allowFromNamespaces`; the operator")
+        }
+        _ => "nobody: it does not listen".to_owned(),
+    };
+    let port = port.map_or_else(|| "-".to_owned(), |port| port.to_string());
+    format!("| {process} | {} | {port} | {reached} |", secrets.join(", "))
+}
+
+#[test]
+fn the_table_of_roles_secrets_and_ports_is_what_is_built() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/security.md");
+    let page = std::fs::read_to_string(path).expect("the page");
+    let processes = Role::ALL
+        .map(Role::as_str)
+        .into_iter()
+        .chain([MIGRATE, PLAN, SWITCH_MODE]);
+    for process in processes {
+        let row = told(process);
+        assert!(page.contains(&row), "the table has no row that begins with\n{row}");
+    }
+}
