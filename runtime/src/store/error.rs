@@ -48,8 +48,8 @@ pub enum Busy {
     /// Every connection of the pool is in use.
     #[error("no free connection")]
     Pool,
-    /// The statement or transaction ran into its time limit.
-    #[error("a time limit was reached")]
+    /// The statement or transaction ran into its time limit, or the server was out of memory just then.
+    #[error("a limit of the server was reached: of a statement's or a transaction's time, or of its memory")]
     Limit,
 }
 
