@@ -3,11 +3,13 @@
 mod caps;
 mod clocks;
 mod connections;
+mod crowd;
 mod examples;
 mod fairness;
 mod load;
 mod modes;
 mod observed;
+mod outages;
 mod rfc_recovery;
 mod rfc_scheduling;
 mod rfc_terms;
