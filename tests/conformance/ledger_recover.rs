@@ -1,13 +1,16 @@
 //! Leases that are over: who takes the work up again, and what its history says (I9, I10, I21).
 
+use anyhow::Context;
 use powercontext::ledger::Ended;
 use powercontext_core::refs::Position;
+use powercontext_core::time::Span;
 
 use crate::ledger_kit::{Kit, claim, claim_one, on_both_engines_alone};
 
 on_both_engines_alone! {
     an_expired_lease_makes_the_item_wait_and_its_next_claim_has_the_next_fence,
     a_live_lease_is_never_recovered,
+    a_look_at_the_leases_ends_those_that_are_over_and_tells_how_long_the_next_one_lasts,
     the_last_attempt_of_the_budget_fails_when_its_lease_is_over,
     a_cancelling_item_whose_lease_is_over_ends_cancelled_and_acknowledges,
     two_processes_that_recover_at_once_close_each_attempt_once,
@@ -41,6 +44,27 @@ async fn a_live_lease_is_never_recovered(kit: &Kit) -> anyhow::Result<()> {
     let (_, claimed) = kit.running("s").await?;
     assert_eq!(kit.b.recover().await?, 0);
     assert_eq!(kit.finish(&kit.a, &claimed).await?, Ended::Succeeded);
+    Ok(())
+}
+
+async fn a_look_at_the_leases_ends_those_that_are_over_and_tells_how_long_the_next_one_lasts(
+    kit: &Kit,
+) -> anyhow::Result<()> {
+    assert_eq!(kit.b.recover_lapsed().await?, None, "nothing is leased");
+    let (_, first) = kit.running("s").await?;
+    let (_, second) = kit.running("t").await?;
+    let (first, second) = (*first.held.key(), *second.held.key());
+    let left = kit.b.recover_lapsed().await?.context("two are leased")?;
+    assert!((540_000..=600_000).contains(&left.as_millis()), "{left:?}");
+    // One that an operator ended is somebody's as long as any other.
+    kit.a.cancel(second, kit.row(second).await?.item.version).await?;
+    kit.lapse(first).await?;
+    let left = kit.b.recover_lapsed().await?.context("one is leased")?;
+    assert!((540_000..=600_000).contains(&left.as_millis()), "{left:?}");
+    assert_eq!(kit.status(first).await?, "retry_wait");
+    kit.lapse(second).await?;
+    assert_eq!(kit.b.recover_lapsed().await?, None);
+    assert_eq!(kit.status(second).await?, "cancelled");
     Ok(())
 }
 
@@ -136,6 +160,11 @@ async fn a_lane_that_somebody_holds_is_recovered_later(kit: &Kit) -> anyhow::Res
     .await?;
     assert_eq!(kit.b.recover().await?, 1);
     assert_eq!(kit.status(*one.held.key()).await?, "running");
+    assert_eq!(
+        kit.b.recover_lapsed().await?,
+        Some(Span::ZERO),
+        "one is over and stays so"
+    );
     raw.execute("rollback").await?;
     assert_eq!(kit.b.recover().await?, 1);
     Ok(())

@@ -103,6 +103,8 @@ pub struct Counts {
     pub connections: u64,
     /// Commands that a client waited for.
     pub round_trips: u64,
+    /// Statements that were sent, however many went together; with BEGIN, COMMIT and questions whether a connection lives.
+    pub statements: u64,
     /// Commits that were sent.
     pub commits: u64,
     /// Rules that have acted.
@@ -122,6 +124,7 @@ struct Shared {
     rules: Mutex<Vec<Rule>>,
     connections: AtomicU64,
     round_trips: AtomicU64,
+    statements: AtomicU64,
     commits: AtomicU64,
     acted: AtomicU64,
     watch: Mutex<&'static [&'static str]>,
@@ -130,9 +133,10 @@ struct Shared {
 
 impl Shared {
     /// Counts a command and takes the rule that waits for it.
-    fn judge(&self, command: &Command) -> Option<Act> {
+    fn judge(&self, command: &Command, statements: u64) -> Option<Act> {
         if command.is_answered() {
             self.round_trips.fetch_add(1, Ordering::Relaxed);
+            self.statements.fetch_add(statements, Ordering::Relaxed);
         }
         if matches!(command, Command::Commit(_)) {
             self.commits.fetch_add(1, Ordering::Relaxed);
@@ -261,6 +265,7 @@ impl Proxy {
         Counts {
             connections: read(&self.shared.connections),
             round_trips: read(&self.shared.round_trips),
+            statements: read(&self.shared.statements),
             commits: read(&self.shared.commits),
             acted: read(&self.shared.acted),
             watched: read(&self.shared.watched),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use powercontext_core::time::Span;
 use powercontext_core::work::{Event, step};
 
 use crate::ledger::Ledger;
@@ -20,16 +21,6 @@ impl Ledger {
     /// [`TxError`]; what was recovered before it stays so.
     pub async fn recover(&self) -> Result<usize, TxError> {
         let ledger = Arc::new(self.clone());
-        // An idle Worker asks at every look: one statement, and no transaction where nothing is over.
-        let is_any = self
-            .db()
-            .autocommit_with(TxName::Recover, &ledger, |tx, ledger| {
-                Box::pin(async move { Ok(!works::expired(tx, ledger.me(), 1).await?.is_empty()) })
-            })
-            .await?;
-        if !is_any {
-            return Ok(0);
-        }
         let mut total = 0;
         loop {
             let recovered = self
@@ -46,6 +37,26 @@ impl Ledger {
             self.signals().changed.notify_waiters();
         }
         Ok(total)
+    }
+
+    /// Ends every lease that is over, if there is one. Answers how long the next one lasts: zero where one could not be ended,
+    /// `None` where nothing is leased. One statement, and no transaction, where nothing is over.
+    ///
+    /// # Errors
+    /// [`TxError`]; what was recovered before it stays so.
+    pub async fn recover_lapsed(&self) -> Result<Option<Span>, TxError> {
+        let next = self.next_lapse().await?;
+        if next != Some(Span::ZERO) {
+            return Ok(next);
+        }
+        self.recover().await?;
+        self.next_lapse().await
+    }
+
+    async fn next_lapse(&self) -> Result<Option<Span>, TxError> {
+        self.db()
+            .read(TxName::Recover, |tx| Box::pin(works::next_lapse(tx)))
+            .await
     }
 }
 

@@ -68,5 +68,5 @@ pub async fn ready(
             values![binding.as_str(), *versions.start(), *versions.end(), WAITING_MAX],
         )
         .await?;
-    works::candidates(&rows)
+    rows.iter().map(works::candidate).collect()
 }

@@ -227,18 +227,17 @@ pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Ready>, 
         Dialect::OceanBase => {
             let mut answers = tx.peek(&oceanbase::ready(wanted)).await?.into_iter();
             let mut answer = || answers.next().ok_or_else(|| corrupt("answers of a packet"));
-            for wanted in wanted {
-                let mut page = Vec::new();
-                for _ in wanted.versions.clone() {
-                    page.extend(works::candidates(&answer()?.rows)?);
-                }
+            let mut pages: Vec<Vec<Candidate>> = vec![Vec::new(); wanted.len() * 2];
+            for row in answer()?.rows {
+                let number = usize::try_from(row.count("number")?).unwrap_or(usize::MAX);
+                let page = pages.get_mut(number).ok_or_else(|| corrupt("number"))?;
+                page.push(works::candidate(&row)?);
+            }
+            let ordinary = pages.split_off(wanted.len());
+            for ((wanted, page), ordinary) in wanted.iter().zip(pages).zip(ordinary) {
                 let slots = match wanted.slots {
                     Some(_) => Some(slots::decode(&answer()?.rows)?),
                     None => None,
-                };
-                let ordinary = match wanted.ordinary {
-                    Some(_) => works::candidates(&answer()?.rows)?,
-                    None => Vec::new(),
                 };
                 found.push(Ready { page, slots, ordinary });
             }

@@ -1,6 +1,10 @@
 //! Statements as data: one struct per aggregate, one value of it per dialect, so that neither dialect can miss one and a
 //! test can prepare them all.
 
+use powercontext_core::ids::{BindingName, WorkKind};
+use powercontext_core::limits::PAYLOAD_VERSIONS;
+
+use crate::store::batch::Wanted;
 use crate::store::conn::Dialect;
 
 /// Declares an aggregate's statements and how to find a dialect's texts.
@@ -29,6 +33,21 @@ macro_rules! statements {
     };
 }
 pub(crate) use statements;
+
+/// The text with which a claim on OceanBase finds its candidates, for the test that looks at its plan.
+pub fn claim_look(kinds: &[(WorkKind, BindingName)]) -> String {
+    let wanted: Vec<Wanted> = kinds
+        .iter()
+        .map(|(kind, binding)| Wanted {
+            kind: kind.clone(),
+            versions: PAYLOAD_VERSIONS,
+            limit: 36,
+            slots: None,
+            ordinary: Some(binding.clone()),
+        })
+        .collect();
+    super::oceanbase::batch::ready(&wanted).text("", "")
+}
 
 /// Every statement of a dialect that runs against the migrated schema.
 pub fn all(dialect: Dialect) -> Vec<&'static str> {

@@ -14,10 +14,10 @@ use powercontext_core::work::lane::{Lane, LaneSeq, LaneView, LiveItem};
 use powercontext_core::work::state::Run;
 use powercontext_core::work::{Counters, Item, WorkState};
 
-pub(super) use read::candidates;
+pub(super) use read::candidate;
 pub use read::{
-    BY_IDS_MAX, Candidate, Depth, PageFilter, by_ids, depths, expired, get, has_unsupported, live, next_due, owned,
-    page, ready,
+    BY_IDS_MAX, Candidate, Depth, PageFilter, by_ids, depths, expired, get, has_unsupported, live, next_due,
+    next_lapse, owned, page, ready,
 };
 
 use crate::store::conn::{Row, Value, values};
@@ -40,7 +40,7 @@ pub(crate) use work_columns;
 statements! {
     /// Texts of this aggregate.
     WorksSql, works {
-        get, lane_live, live, insert, save, save_fenced, ready, expired, owned, beat_lock, beat, page, page_scope, by_ids, depths, next_due, promote, unsupported,
+        get, lane_live, live, insert, save, save_fenced, ready, expired, next_lapse, owned, beat_lock, beat, page, page_scope, by_ids, depths, next_due, promote, unsupported,
     }
 }
 

@@ -101,8 +101,7 @@ impl Membership {
             every,
             standing,
         }));
-        membership.announce().await?;
-        let judged = membership.judge().await?;
+        let judged = membership.beat().await?;
         membership.saw(sent, judged);
         Ok((membership, judged))
     }
@@ -125,22 +124,19 @@ impl Membership {
         }
     }
 
-    async fn announce(&self) -> Result<(), TxError> {
+    /// Says that this process lives, and judges it among those that do. Each write may be repeated, so no transaction is
+    /// needed around them.
+    async fn beat(&self) -> Result<Result<(), Odd>, TxError> {
         let input = Arc::new((self.0.me.clone(), self.0.ttl));
-        let announced = self.0.db.tx_with(TxName::Heartbeat, &input, |tx, (me, ttl)| {
+        let beat = self.0.db.autocommit_with(TxName::Heartbeat, &input, |tx, (me, ttl)| {
             Box::pin(async move {
-                if members::beat(tx, &me.id, *ttl).await? {
-                    return Ok(());
+                if !members::beat(tx, &me.id, *ttl).await? {
+                    members::announce(tx, me, *ttl).await?;
                 }
-                members::announce(tx, me, *ttl).await
+                members::live(tx).await
             })
         });
-        announced.await
-    }
-
-    async fn judge(&self) -> Result<Result<(), Odd>, TxError> {
-        let live = live(&self.0.db).await?;
-        Ok(judge(&self.0.me, &live))
+        Ok(judge(&self.0.me, &beat.await?))
     }
 
     /// Says that this process lives, until `stop`.
@@ -149,11 +145,7 @@ impl Membership {
         loop {
             tokio::select! { biased; () = stop.cancelled() => return, () = rt::sleep(pause) => {} }
             let sent = rt::now();
-            let beat = async {
-                self.announce().await?;
-                self.judge().await
-            };
-            match beat.await {
+            match self.beat().await {
                 Ok(judged) => {
                     self.saw(sent, judged);
                     pause = self.0.every;

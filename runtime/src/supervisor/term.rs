@@ -247,9 +247,11 @@ impl Renewal {
 
     async fn renew(&self) -> Result<(), TxError> {
         let input = Arc::new((self.held.clone(), self.length));
-        let renewed = self.db.tx_with(TxName::Heartbeat, &input, |tx, (held, length)| {
-            Box::pin(leases::renew(tx, held, *length))
-        });
+        let renewed = self
+            .db
+            .autocommit_with(TxName::Heartbeat, &input, |tx, (held, length)| {
+                Box::pin(leases::renew(tx, held, *length))
+            });
         renewed.await.map(|_| ())
     }
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use powercontext_core::ids::WorkId;
 use powercontext_core::lease::Expiry;
 use powercontext_core::work::WorkState;
+use powercontext_core::work::lapse::next_look;
 
 use crate::ledger::{Claim, Claimed, Ended};
 use crate::rt;
@@ -46,7 +47,8 @@ struct Loop {
     pause: Duration,
     /// Until when a claim whose outcome nobody told us may still commit: its items are ours and nobody runs them.
     adopt_until: Option<Instant>,
-    recovered_at: Option<Instant>,
+    /// When leases that are over are looked for; at once where that is not known.
+    lapse_at: Option<Instant>,
     ended: (mpsc::Sender<RunEnd>, mpsc::Receiver<RunEnd>),
     cancels: broadcast::Receiver<WorkId>,
 }
@@ -67,7 +69,7 @@ impl Worker {
             turn: 0,
             pause: POLL_MIN,
             adopt_until: None,
-            recovered_at: None,
+            lapse_at: None,
             ended: mpsc::channel(self.held_max() + self.0.settings.kinds.len()),
             cancels: self.0.ledger.signals().cancels.subscribe(),
         };
@@ -189,12 +191,11 @@ impl Worker {
 
     async fn take(&self, state: &mut Loop, before: Instant) -> Result<usize, TxError> {
         let ledger = &self.0.ledger;
-        let is_due = state
-            .recovered_at
-            .is_none_or(|at| before >= at + self.0.settings.poll_max);
-        if self.0.settings.lease.is_some() && is_due {
-            ledger.recover().await?;
-            state.recovered_at = Some(before);
+        if let Some(lease) = self.0.settings.lease
+            && state.lapse_at.is_none_or(|at| before >= at)
+        {
+            let next = ledger.recover_lapsed().await?;
+            state.lapse_at = Some(before + next_look(next, lease.heartbeat, self.0.settings.poll_max));
         }
         let mut claimed = Vec::new();
         if let Some(until) = state.adopt_until {
@@ -249,7 +250,9 @@ impl Worker {
         if self.0.settings.lease.is_some() {
             let pause = state.pause;
             state.pause = (state.pause * 2).min(self.0.settings.poll_max.max(POLL_MIN));
-            return pause;
+            // What a dead process held is looked for the moment that its lease is over.
+            let lapse = state.lapse_at.map(|at| at.saturating_duration_since(rt::now()));
+            return lapse.map_or(pause, |left| pause.min(left.max(POLL_MIN)));
         }
         if state.adopt_until.is_some() {
             return self.0.settings.poll_max;

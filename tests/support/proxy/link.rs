@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::packets::{Packet, Packets, Session, ends_answer};
+use super::packets::{Packet, Packets, Session, ends_answer, statements};
 use super::{Act, Mode, Setting, Shared};
 
 /// How a connection goes on.
@@ -113,7 +113,7 @@ impl Link {
     /// Hands one packet to the server, unless a rule has other ideas.
     async fn forward(&mut self, packet: &Packet) -> anyhow::Result<Option<Next>> {
         let command = self.session.sent(packet);
-        let act = self.shared.judge(&command);
+        let act = self.shared.judge(&command, statements(packet));
         let server = self.server.as_mut().context("the server does not answer")?;
         if !matches!(act, Some(Act::CutBefore | Act::MuteBefore)) {
             server.write_all(packet.bytes()).await?;

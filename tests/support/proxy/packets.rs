@@ -160,6 +160,15 @@ impl Session {
     }
 }
 
+/// How many statements a client's packet holds; one where it is no text. Values in texts are numbers, times and hex digits.
+pub(super) fn statements(packet: &Packet) -> u64 {
+    let [COM_QUERY, text @ ..] = packet.payload() else {
+        return 1;
+    };
+    let texts = text.split(|byte| *byte == b';');
+    texts.filter(|text| !text.trim_ascii().is_empty()).count() as u64
+}
+
 /// Whether a packet of the server is the last one of the answer to a command without rows.
 pub(super) fn ends_answer(packet: &Packet) -> bool {
     match packet.payload() {
@@ -296,6 +305,18 @@ mod tests {
             session.sent(&query(text)),
             Command::Commit(strings(&["attempts.close", "works.save_fenced"]))
         );
+    }
+
+    #[test]
+    fn a_text_counts_as_many_statements_as_it_holds() {
+        for (text, expected) in [
+            ("COMMIT", 1),
+            ("START TRANSACTION;\n-- a.b\nSELECT 1;\n", 2),
+            ("SET a = 1;\nSTART TRANSACTION;\n-- a.b\nUPDATE a;\nCOMMIT", 4),
+        ] {
+            assert_eq!(statements(&query(text)), expected, "{text}");
+        }
+        assert_eq!(statements(&command(COM_STMT_EXECUTE, &[1, 0, 0, 0])), 1);
     }
 
     #[test]

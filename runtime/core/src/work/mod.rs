@@ -1,7 +1,9 @@
-//! The Work Ledger's decisions: states and their transitions, lanes and joining, retry, slots, the provider gate.
+//! The Work Ledger's decisions: states and their transitions, lanes and joining, retry, slots, lapsed leases, the
+//! provider gate.
 
 pub mod gate;
 pub mod lane;
+pub mod lapse;
 pub mod retry;
 pub mod slot;
 pub mod state;

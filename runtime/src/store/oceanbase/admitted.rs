@@ -1,4 +1,5 @@
-//! OceanBase texts of the ordinary items.
+//! OceanBase texts of the ordinary items. There are few of them, so each names its item: a plan that was made while both tables
+//! were empty, and is kept, would read every item that waits.
 
 use crate::store::admitted::AdmittedSql;
 
@@ -11,12 +12,12 @@ WHERE binding_name = ? AND NOT EXISTS (
   SELECT 1 FROM pc_work_items i
   WHERE i.work_id = pc_artifact_processing_admitted.work_id AND i.status = 'queued')",
     waiting: "-- admitted.waiting
-SELECT COUNT(*) AS items
+SELECT /*+ LEADING(a i) USE_NL(i) INDEX(i PRIMARY) */ COUNT(*) AS items
 FROM pc_artifact_processing_admitted a
 JOIN pc_work_items i ON i.work_id = a.work_id
 WHERE a.binding_name = ? AND i.status = 'queued'",
     ready: "-- admitted.ready
-SELECT i.work_id, i.lane_key
+SELECT /*+ LEADING(a i) USE_NL(i) INDEX(i PRIMARY) */ i.work_id, i.lane_key
 FROM pc_artifact_processing_admitted a
 JOIN pc_work_items i ON i.work_id = a.work_id
 WHERE a.binding_name = ? AND i.payload_version BETWEEN ? AND ? AND i.status = 'queued' AND i.ready_at <= UTC_TIMESTAMP(6)

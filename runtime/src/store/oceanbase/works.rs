@@ -64,6 +64,10 @@ FROM pc_work_items
 WHERE status IN ('running', 'cancelling')
   AND (lease_expires_at <= UTC_TIMESTAMP(6) OR (lease_expires_at IS NULL AND lease_owner <> ?))
 LIMIT ?",
+    next_lapse: "-- works.next_lapse
+SELECT UTC_TIMESTAMP(6) AS now,
+  (SELECT MIN(lease_expires_at) FROM pc_work_items WHERE status = 'running') AS running,
+  (SELECT MIN(lease_expires_at) FROM pc_work_items WHERE status = 'cancelling') AS cancelling",
     owned: "-- works.owned
 SELECT work_id, lane_key
 FROM pc_work_items

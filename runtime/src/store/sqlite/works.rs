@@ -63,6 +63,10 @@ FROM pc_work_items
 WHERE status IN ('running', 'cancelling')
   AND (lease_expires_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) OR (lease_expires_at IS NULL AND lease_owner <> ?))
 LIMIT ?",
+    next_lapse: "-- works.next_lapse
+SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now,
+  (SELECT MIN(lease_expires_at) FROM pc_work_items WHERE status = 'running') AS running,
+  (SELECT MIN(lease_expires_at) FROM pc_work_items WHERE status = 'cancelling') AS cancelling",
     owned: "-- works.owned
 SELECT work_id, lane_key
 FROM pc_work_items

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use powercontext_core::digest::LaneKey;
 use powercontext_core::ids::{MemberId, ScopeId, WorkId, WorkKind};
-use powercontext_core::time::DbTime;
+use powercontext_core::time::{DbTime, Span};
 
 use super::{WorkRow, WorksSql, decode};
 use crate::store::conn::{Row, Value, values};
@@ -46,17 +46,16 @@ pub struct Candidate {
     pub lane: LaneKey,
 }
 
-/// Decodes candidates.
-pub(in crate::store) fn candidates(rows: &[Row]) -> Result<Vec<Candidate>, TxError> {
-    rows.iter()
-        .map(|row| {
-            let id = row.parsed("work_id", |id| WorkId::parse(&id))?;
-            Ok(Candidate {
-                id,
-                lane: row.parsed("lane_key", LaneKey::parse)?,
-            })
-        })
-        .collect()
+/// Decodes a candidate.
+pub(in crate::store) fn candidate(row: &Row) -> Result<Candidate, TxError> {
+    Ok(Candidate {
+        id: row.parsed("work_id", |id| WorkId::parse(&id))?,
+        lane: row.parsed("lane_key", LaneKey::parse)?,
+    })
+}
+
+fn candidates(rows: &[Row]) -> Result<Vec<Candidate>, TxError> {
+    rows.iter().map(candidate).collect()
 }
 
 /// Waiting lane heads of one kind and payload version whose time has come, longest due first. Takes no lock.
@@ -75,6 +74,19 @@ pub async fn ready(tx: &mut Tx, kind: &WorkKind, version: u32, limit: u32) -> Re
 pub async fn expired(tx: &mut Tx, living: &MemberId, limit: u32) -> Result<Vec<Candidate>, TxError> {
     let sql = WorksSql::of(tx.dialect());
     candidates(&tx.fetch(sql.expired, values![living.as_str(), limit]).await?)
+}
+
+/// How long the lease lasts that ends first, of whatever kind: zero when one is over, `None` when nothing is leased. A lease that
+/// lasts as long as its process has no time and is none of these.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn next_lapse(tx: &mut Tx) -> Result<Option<Span>, TxError> {
+    let sql = WorksSql::of(tx.dialect());
+    let row = tx.fetch_one(sql.next_lapse, &[]).await?;
+    let ends = [row.opt_time("running")?, row.opt_time("cancelling")?];
+    let now = row.time("now")?;
+    Ok(ends.into_iter().flatten().min().map(|end| end.since(now)))
 }
 
 /// Items that a process holds. Takes no lock.

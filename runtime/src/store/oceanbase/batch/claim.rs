@@ -12,31 +12,37 @@ use crate::store::batch::{ClaimRow, SlotRow, Wanted};
 use crate::store::packet::{Packet, pad};
 use crate::store::works::{Candidate, work_columns};
 
-/// Candidates of each kind; behind those of a kind with a cap its free slots, and where they are wanted its ordinary items.
+/// Candidates of all kinds in one answer, each with the number of its kind, and where they are wanted the ordinary items of a
+/// kind with that number and the count of kinds; behind it the free slots of each kind with a cap. One statement whatever is
+/// wanted, because an idle Worker asks again and again.
 pub(crate) fn ready(wanted: &[Wanted]) -> Packet {
     let mut packet = Packet::default();
-    for wanted in wanted {
+    packet.statement("-- works.ready_many\n");
+    let mut union = "";
+    for (number, wanted) in (0..).zip(wanted) {
         for version in wanted.versions.clone() {
-            packet.statement("-- works.ready_many\nSELECT work_id, lane_key FROM pc_work_items WHERE kind = ");
+            packet.sql(union).sql("(SELECT ").int(number);
+            packet.sql(" AS number, work_id, lane_key FROM pc_work_items WHERE kind = ");
             packet
                 .id(wanted.kind.as_str())
                 .sql(" AND payload_version = ")
                 .int(version.into());
             packet
                 .sql(" AND ready_at <= UTC_TIMESTAMP(6)\nORDER BY ready_at LIMIT ")
-                .int(wanted.limit.into());
+                .int(wanted.limit.into())
+                .sql(")");
+            union = "\nUNION ALL\n";
         }
-        if let Some((family, cap)) = &wanted.slots {
-            packet.statement("-- slots.free_many\nSELECT slot_no FROM pc_artifact_processing_slots WHERE family = ");
-            packet
-                .id(family.as_str())
-                .sql(" AND slot_no <= ")
-                .int(cap.get().into())
-                .sql(" AND work_id IS NULL ORDER BY slot_no");
-        }
+    }
+    for (number, wanted) in (wanted.len() as u64..).zip(wanted) {
         if let Some(binding) = &wanted.ordinary {
-            packet.statement(
-                "-- admitted.ready_many\nSELECT i.work_id, i.lane_key FROM pc_artifact_processing_admitted a
+            // As it is hinted in `admitted`.
+            packet
+                .sql(union)
+                .sql("(SELECT /*+ LEADING(a i) USE_NL(i) INDEX(i PRIMARY) */ ")
+                .count(number);
+            packet.sql(
+                " AS number, i.work_id, i.lane_key FROM pc_artifact_processing_admitted a
 JOIN pc_work_items i ON i.work_id = a.work_id WHERE a.binding_name = ",
             );
             packet.id(binding.as_str()).sql(" AND i.payload_version BETWEEN ");
@@ -46,7 +52,18 @@ JOIN pc_work_items i ON i.work_id = a.work_id WHERE a.binding_name = ",
                 .int((*wanted.versions.end()).into());
             packet
                 .sql(" AND i.status = 'queued' AND i.ready_at <= UTC_TIMESTAMP(6)\nORDER BY i.ready_at LIMIT ")
-                .int(WAITING_MAX.into());
+                .int(WAITING_MAX.into())
+                .sql(")");
+        }
+    }
+    for wanted in wanted {
+        if let Some((family, cap)) = &wanted.slots {
+            packet.statement("-- slots.free_many\nSELECT slot_no FROM pc_artifact_processing_slots WHERE family = ");
+            packet
+                .id(family.as_str())
+                .sql(" AND slot_no <= ")
+                .int(cap.get().into())
+                .sql(" AND work_id IS NULL ORDER BY slot_no");
         }
     }
     packet
