@@ -26,7 +26,7 @@ const LEASE: &str = "4";
 /// How long idle processes are watched.
 const IDLE_FOR: Duration = Duration::from_secs(10);
 /// Longest wait for anything here.
-const PATIENCE: Duration = Duration::from_mins(2);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 /// Connections of the bare loop beside it.
 const BARE: usize = 32;
 
@@ -97,6 +97,7 @@ async fn measure_on(table: &mut Table, folder: &Path, schema: &Schema, size: Siz
         fsyncs: disk.fsyncs()?,
     };
     bench.at_rest(table, raw).await?;
+    bench.busy(table, size.flushes, raw).await?;
     for round in 0..size.rounds {
         let raw = Raw {
             commits: bare.rate().await?,
@@ -108,19 +109,25 @@ async fn measure_on(table: &mut Table, folder: &Path, schema: &Schema, size: Siz
     Ok(())
 }
 
-struct Bench<'a> {
+pub(crate) struct Bench<'a> {
     folder: &'a Path,
-    schema: &'a Schema,
-    model: Model,
+    pub(crate) schema: &'a Schema,
+    pub(crate) model: Model,
 }
 
 impl Bench<'_> {
-    async fn role(&self, role: &str, more: &[(&str, &str)]) -> anyhow::Result<Server> {
+    pub(crate) async fn role(&self, role: &str, more: &[(&str, &str)]) -> anyhow::Result<Server> {
         self.role_by(&self.schema.url, &self.model, role, more).await
     }
 
     // Processes that were killed are members for a while; those after them have other settings, and so another revision.
-    async fn role_by(&self, url: &str, model: &Model, role: &str, more: &[(&str, &str)]) -> anyhow::Result<Server> {
+    pub(crate) async fn role_by(
+        &self,
+        url: &str,
+        model: &Model,
+        role: &str,
+        more: &[(&str, &str)],
+    ) -> anyhow::Result<Server> {
         let settings = [
             ("DATABASE_URL", url),
             ("DEPLOYMENT_MODE", "distributed"),
@@ -140,11 +147,12 @@ impl Bench<'_> {
         }
         // What a start asks for is not idleness.
         rt::sleep(IDLE_FOR / 2).await;
-        let before: Vec<u64> = idle.iter().map(|(proxy, _)| proxy.counts().round_trips).collect();
+        let before: Vec<u64> = idle.iter().map(|(proxy, _)| proxy.counts().statements).collect();
         rt::sleep(IDLE_FOR).await;
-        for (((proxy, server), before), (trips, memory)) in idle.iter().zip(before).zip(IDLE.iter().zip(RESIDENT)) {
-            let trips_made = usize::try_from(proxy.counts().round_trips - before)?;
-            table.add(*trips, rate(trips_made, IDLE_FOR), raw);
+        for (((proxy, server), before), (statements, memory)) in idle.iter().zip(before).zip(IDLE.iter().zip(RESIDENT))
+        {
+            let sent = usize::try_from(proxy.counts().statements - before)?;
+            table.add(*statements, rate(sent, IDLE_FOR), raw);
             table.add(memory, resident_mb(server.pid()?)?, raw);
         }
         for (_, server) in idle {
@@ -231,7 +239,7 @@ impl Bench<'_> {
     }
 }
 
-async fn capture(connection: &mut Connection, scope: &str, n: usize) -> anyhow::Result<()> {
+pub(crate) async fn capture(connection: &mut Connection, scope: &str, n: usize) -> anyhow::Result<()> {
     let content = format!("user: I prefer lamp number {n} in the house of {scope}.");
     let body = json!({"scope_id": scope, "source_id": n.to_string(), "content": content});
     connection.post("/v1/sources/content", &body).await?.json(202)?;
@@ -243,16 +251,26 @@ fn item_of(scope: &str) -> String {
 }
 
 /// A connection that looks at the rows.
-struct Rows(MySqlConnection);
+pub(crate) struct Rows(MySqlConnection);
 
 impl Rows {
-    async fn open(url: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn open(url: &str) -> anyhow::Result<Self> {
         let conn = MySqlConnection::connect(url).await.ok();
         Ok(Self(conn.context("the OceanBase server does not answer")?))
     }
 
+    /// A text and a whole number of each row of a query.
+    pub(crate) async fn pairs(&mut self, sql: &str) -> anyhow::Result<Vec<(String, i64)>> {
+        let rows: Vec<(Vec<u8>, i64)> = sqlx::query_as(AssertSqlSafe(sql.to_owned()))
+            .fetch_all(&mut self.0)
+            .await?;
+        rows.into_iter()
+            .map(|(text, number)| Ok((String::from_utf8(text)?, number)))
+            .collect()
+    }
+
     /// Waits until a query counts something.
-    async fn until(&mut self, what: &str, sql: &str) -> anyhow::Result<()> {
+    pub(crate) async fn until(&mut self, what: &str, sql: &str) -> anyhow::Result<()> {
         let give_up = rt::now() + PATIENCE;
         loop {
             let count: i64 = sqlx::query_scalar(AssertSqlSafe(sql.to_owned()))

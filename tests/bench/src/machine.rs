@@ -13,7 +13,7 @@ use sqlx::mysql::MySqlConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection as _};
 
-use crate::figure::Raw;
+use crate::figure::{Raw, median};
 
 /// Bytes of one write before its fsync: a page of the database.
 const PAGE: [u8; 4096] = [7; 4096];
@@ -114,6 +114,20 @@ impl Bare {
         })
     }
 
+    /// Time of a bare commit of one row, one after the other on one connection, p50 in milliseconds.
+    pub(crate) async fn commit_ms(&mut self) -> anyhow::Result<f64> {
+        const COMMITS: usize = 100;
+        let conn = self.connections.first_mut().context("no connection")?;
+        let mut took = Vec::with_capacity(COMMITS);
+        for _ in 0..COMMITS {
+            let start = rt::now();
+            let sql = "START TRANSACTION; UPDATE bench_bare SET fence = fence + 1 WHERE kind = 0 AND id = 0; COMMIT";
+            sqlx::raw_sql(sql).execute(&mut *conn).await?;
+            took.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(median(took.into_iter()))
+    }
+
     /// Completions a second of all connections together.
     pub(crate) async fn rate(&mut self) -> anyhow::Result<f64> {
         let (start, span) = (rt::now(), self.span);
@@ -135,6 +149,27 @@ impl Bare {
         let counts: Vec<usize> = try_join_all(loops).await?;
         Ok(rate(counts.iter().sum(), start.elapsed()))
     }
+}
+
+/// Resident memory of a process and of all below it, in megabytes (10^6 bytes). What they share counts for each.
+pub(crate) fn resident_tree_mb(pid: u32) -> anyhow::Result<f64> {
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // One that has just ended is none of those that are asked for.
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        parents.extend(parent.and_then(|parent| Some((pid, parent.trim().parse::<u32>().ok()?))));
+    }
+    let (mut tree, mut at) = (vec![pid], 0);
+    while let Some(parent) = tree.get(at).copied() {
+        tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    tree.into_iter().map(resident_mb).sum()
 }
 
 /// Resident memory of a process, in megabytes (10^6 bytes).

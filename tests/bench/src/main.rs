@@ -5,8 +5,10 @@
 //! the smallest and the largest value, the target, and whether it is held. `docs/performance.md` explains the method.
 
 mod bare;
+mod busy;
 mod distributed;
 mod figure;
+mod fill;
 mod ledger;
 mod machine;
 mod noop;
@@ -18,6 +20,7 @@ mod oceanbase;
     reason = "a file of the tests; the benchmark counts with it and breaks nothing"
 )]
 mod proxy;
+mod scale;
 mod served;
 mod server;
 mod wire;
@@ -45,7 +48,7 @@ struct Arguments {
     /// Where to put databases; a folder on the disk that is to be measured
     #[arg(long)]
     folder: Option<std::path::PathBuf>,
-    /// OceanBase server for the sections `oceanbase` and `distributed`: mysql://user:password@host:port
+    /// OceanBase server for the sections `oceanbase`, `distributed` and `scale`: mysql://user:password@host:port
     #[arg(long, env = "POWERCONTEXT_TEST_OCEANBASE_URL", hide_env_values = true)]
     oceanbase: Option<String>,
 }
@@ -61,10 +64,18 @@ enum Section {
     Served,
     /// API, Scheduler and Worker processes on an OceanBase server
     Distributed,
+    /// Ledger and Supervisor in large tables, on both engines
+    Scale,
 }
 
 impl Section {
-    const ALL: [Self; 4] = [Self::Sqlite, Self::Oceanbase, Self::Served, Self::Distributed];
+    const ALL: [Self; 5] = [
+        Self::Sqlite,
+        Self::Oceanbase,
+        Self::Served,
+        Self::Distributed,
+        Self::Scale,
+    ];
 }
 
 /// How much is measured.
@@ -87,6 +98,12 @@ struct Size {
     searches: usize,
     /// Invocations of one measurement.
     invocations: usize,
+    /// Items that wait while claims are measured.
+    queued: usize,
+    /// Claims of one measurement.
+    claims: usize,
+    /// Clean scopes among which the dirty ones are found, and items that ended long ago.
+    rows: usize,
     /// Starts of one measurement.
     starts: usize,
     /// How long a raw rate is taken, in milliseconds.
@@ -104,6 +121,9 @@ impl Size {
         entries: 10_000,
         searches: 2_000,
         invocations: 1_000,
+        queued: 200_000,
+        claims: 200,
+        rows: 1_000_000,
         starts: 3,
         raw_ms: 500,
     };
@@ -117,6 +137,9 @@ impl Size {
         entries: 2_000,
         searches: 300,
         invocations: 200,
+        queued: 20_000,
+        claims: 100,
+        rows: 100_000,
         starts: 1,
         raw_ms: 200,
     };
@@ -130,6 +153,9 @@ impl Size {
         entries: 50,
         searches: 16,
         invocations: 8,
+        queued: 200,
+        claims: 4,
+        rows: 2_000,
         starts: 1,
         raw_ms: 20,
     };
@@ -165,6 +191,7 @@ async fn main() -> anyhow::Result<()> {
             Section::Sqlite => ledger::measure(&mut table, folder.path(), size).await?,
             Section::Oceanbase => oceanbase::measure(&mut table, arguments.oceanbase.as_deref(), size).await?,
             Section::Served => served::measure(&mut table, folder.path(), size).await?,
+            Section::Scale => scale::measure(&mut table, folder.path(), arguments.oceanbase.as_deref(), size).await?,
             Section::Distributed => {
                 distributed::measure(&mut table, folder.path(), arguments.oceanbase.as_deref(), size).await?;
             }

@@ -24,10 +24,9 @@ use powercontext_core::refs::Position;
 use powercontext_core::time::Span;
 use powercontext_core::work::retry::RetryPolicy;
 use serde_json::json;
-use sqlx::mysql::MySqlConnection;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{AssertSqlSafe, Connection as _};
 use tokio_util::sync::CancellationToken;
+
+use crate::fill::Raw;
 
 /// Its binding.
 pub(crate) const BINDING: &str = "bench-noop";
@@ -93,7 +92,8 @@ impl Family for Noop {
 /// A migrated database with a ledger on it.
 pub(crate) struct Rig {
     pub(crate) ledger: Ledger,
-    url: String,
+    /// Where its rows are, without a proxy.
+    pub(crate) url: String,
     seeded: usize,
 }
 
@@ -182,6 +182,15 @@ impl Rig {
         Ok(start.elapsed())
     }
 
+    /// Enqueues one item for each scope, one after the other; answers how long each took, in milliseconds.
+    pub(crate) async fn enqueue_each(&self, scopes: &[ScopeId]) -> anyhow::Result<Vec<f64>> {
+        let mut took = Vec::with_capacity(scopes.len());
+        for scope in scopes {
+            took.push(self.enqueue(std::slice::from_ref(scope), 1).await?.as_secs_f64() * 1e3);
+        }
+        Ok(took)
+    }
+
     /// Enqueues one item for each scope, so many a call; answers how long that took.
     pub(crate) async fn enqueue_together(&self, scopes: &[ScopeId], together: usize) -> anyhow::Result<Duration> {
         let (start, kind) = (rt::now(), spec().work.kind);
@@ -256,32 +265,5 @@ impl Rig {
     /// Closes the database.
     pub(crate) async fn close(self) {
         self.ledger.db().close().await;
-    }
-}
-
-/// A connection beside the store's own, for rows that the benchmark needs and does not measure.
-enum Raw {
-    OceanBase(MySqlConnection),
-    Sqlite(SqliteConnection),
-}
-
-impl Raw {
-    async fn connect(url: &str) -> anyhow::Result<Self> {
-        Ok(match DatabaseUrl::parse(url)? {
-            DatabaseUrl::OceanBase(_) => Self::OceanBase(MySqlConnection::connect(url).await?),
-            DatabaseUrl::Sqlite(path) => {
-                let options = SqliteConnectOptions::new().filename(path);
-                Self::Sqlite(SqliteConnection::connect_with(&options).await?)
-            }
-        })
-    }
-
-    async fn execute(&mut self, sql: String) -> anyhow::Result<()> {
-        let query = sqlx::raw_sql(AssertSqlSafe(sql));
-        match self {
-            Self::OceanBase(conn) => query.execute(conn).await.map(|_| ())?,
-            Self::Sqlite(conn) => query.execute(conn).await.map(|_| ())?,
-        }
-        Ok(())
     }
 }

@@ -120,12 +120,7 @@ async fn trips(table: &mut Table, rig: &mut Rig, proxy: &Proxy, schema: &Schema,
     let scopes = rig.scopes(BATCH as usize * 8).await?;
     rig.enqueue(&scopes, CALLERS).await?;
     // Everything that a claim sends and nothing else does.
-    proxy.watch(&[
-        "works.ready_many",
-        "admitted.ready",
-        "works.claimable",
-        "works.claim_many",
-    ]);
+    proxy.watch(&["works.ready_many", "works.claimable", "works.claim_many"]);
     let before = proxy.counts().watched;
     rig.drain(scopes.len(), SLOTS).await?;
     table.add(REFILL_TRIPS, share(proxy.counts().watched - before, scopes.len()), raw);

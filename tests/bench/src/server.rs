@@ -43,6 +43,16 @@ impl Model {
             _stop: stop.drop_guard(),
         })
     }
+
+    /// Where it answers.
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+}
+
+/// The server's program, which is built together with the benchmark.
+pub(crate) fn program() -> anyhow::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("powercontext-bench-server"))
 }
 
 /// A running server.
@@ -66,9 +76,8 @@ impl Server {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?;
         let log = folder.join(format!("{}.log", rt::hex_id()));
         let output = File::create(&log)?;
-        let program = std::env::current_exe()?.with_file_name("powercontext-bench-server");
         let started = rt::now();
-        let child = Command::new(program)
+        let child = Command::new(program()?)
             .args([
                 "server",
                 "run",
@@ -83,10 +92,7 @@ impl Server {
                 "POWERCONTEXT_SERVER_INFERENCE_GENERATION_MODEL",
                 "openai-chat:deterministic",
             )
-            .env(
-                "POWERCONTEXT_SERVER_INFERENCE_GENERATION_BASE_URL",
-                format!("http://{}/v1", model.address),
-            )
+            .env("POWERCONTEXT_SERVER_INFERENCE_GENERATION_BASE_URL", model.base_url())
             .envs(
                 settings
                     .iter()

@@ -57,9 +57,18 @@ impl Connection {
 
     /// Sends a POST of JSON.
     pub(crate) async fn post(&mut self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+        self.post_with(path, body, "").await
+    }
+
+    /// The same with a preference.
+    pub(crate) async fn post_preferring(&mut self, path: &str, body: &Value, prefer: &str) -> anyhow::Result<Answer> {
+        self.post_with(path, body, &format!("prefer: {prefer}\r\n")).await
+    }
+
+    async fn post_with(&mut self, path: &str, body: &Value, header: &str) -> anyhow::Result<Answer> {
         let body = body.to_string();
         let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST {path} HTTP/1.1\r\nhost: {}\r\n{header}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.host,
             body.len()
         );
