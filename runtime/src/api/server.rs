@@ -53,17 +53,20 @@ pub enum Drained {
 }
 
 /// Serves until `shutdown`: then takes no new connection and no further request, answers what is in progress within
-/// [`ServerLimits::drain`], and cuts the rest.
+/// [`ServerLimits::drain`], and cuts the rest. From `leaving` on each answer is the last of its connection, so that who keeps one
+/// goes elsewhere before it is closed under a request.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     limits: ServerLimits,
+    leaving: CancellationToken,
     shutdown: CancellationToken,
 ) -> Drained {
     let server = Server {
         router,
         places: Arc::new(Semaphore::new(limits.connections_max)),
         limits: Arc::new(limits),
+        leaving,
         shutdown,
         cut: CancellationToken::new(),
         connections: TaskTracker::new(),
@@ -76,6 +79,7 @@ struct Server {
     router: Router,
     places: Arc<Semaphore>,
     limits: Arc<ServerLimits>,
+    leaving: CancellationToken,
     shutdown: CancellationToken,
     cut: CancellationToken,
     connections: TaskTracker,
@@ -115,6 +119,7 @@ impl Server {
         let connection = Connection {
             router: self.router.clone(),
             limits: Arc::clone(&self.limits),
+            leaving: self.leaving.clone(),
             shutdown: self.shutdown.clone(),
         };
         let cut = self.cut.clone();
@@ -152,6 +157,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 struct Connection {
     router: Router,
     limits: Arc<ServerLimits>,
+    leaving: CancellationToken,
     shutdown: CancellationToken,
 }
 
@@ -160,12 +166,16 @@ impl Connection {
     async fn run(self, socket: TcpStream, _place: OwnedSemaphorePermit) {
         let exchange = Arc::new(Exchange::default());
         let wire = Wire::new(socket, Arc::clone(&self.limits), Arc::clone(&exchange));
-        let (router, limits) = (self.router, Arc::clone(&self.limits));
+        let (router, limits, leaving) = (self.router, Arc::clone(&self.limits), self.leaving);
         let service = service_fn(move |request: Request<Incoming>| {
             let (router, limits, exchange) = (router.clone(), Arc::clone(&limits), Arc::clone(&exchange));
+            let leaving = leaving.clone();
             let answer: BoxFuture<'static, Result<Response, Infallible>> = Box::pin(async move {
                 let verdict = exchange.begin();
-                let response = answer(router, limits, verdict, request).await;
+                let mut response = answer(router, limits, verdict, request).await;
+                if leaving.is_cancelled() {
+                    close_after(&mut response);
+                }
                 exchange.end();
                 Ok(response)
             });
@@ -225,9 +235,15 @@ async fn answer(
     headers.insert(REQUEST_ID_HEADER, id.to_header());
     // The rest of an unread body, or what may hide behind a chunked one, is not looked at.
     if !reusable || !body_finished.load(Ordering::Relaxed) {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        close_after(&mut response);
     }
     response
+}
+
+/// Makes an answer the last one of its connection.
+fn close_after(response: &mut Response) {
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
 async fn run(router: Router, request: Request<Body>, id: &RequestId) -> Response {

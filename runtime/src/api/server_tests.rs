@@ -535,6 +535,21 @@ async fn a_flush_that_waits_is_answered_at_once_when_the_process_drains() {
 }
 
 #[tokio::test]
+async fn a_process_that_leaves_takes_connections_each_for_one_answer() {
+    let server = TestServer::start(patient()).await;
+    let mut kept = server.connect().await;
+    kept.write(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(kept.reply().await.header("connection"), None);
+    server.draining.cancel();
+    for mut client in [kept, server.connect().await] {
+        client.write(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        let reply = client.reply().await;
+        assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+        assert!(client.is_closed().await);
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_frees_its_place_at_once() {
     let server = TestServer::start(patient()).await;
     seed_pending(&server);

@@ -270,7 +270,13 @@ impl TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let shutdown = CancellationToken::new();
-        let served = rt::spawn(serve(listener, router::full(api.clone()), limits, shutdown.clone()));
+        let served = rt::spawn(serve(
+            listener,
+            router::full(api.clone()),
+            limits,
+            draining.clone(),
+            shutdown.clone(),
+        ));
         Self {
             address,
             app,

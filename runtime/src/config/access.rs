@@ -18,6 +18,8 @@ use super::reader::{Given, Reader, Refused};
 pub struct HttpSettings {
     /// Address and port; other machines reach it only if they must authenticate or the deployment waived that.
     pub address: SocketAddr,
+    /// How long it goes on taking connections once it was asked to end.
+    pub leave: Span,
 }
 
 /// What the server asks of its callers.
@@ -36,16 +38,22 @@ type Access = (AccessSettings, bool);
 pub(super) fn reach(r: &mut Reader, has_content: bool) -> (Result<HttpSettings, Refused>, Result<Access, Refused>) {
     let host = r.get(&keys::HTTP_HOST);
     let port = r.get(&keys::HTTP_PORT);
+    let leave = r.get(&keys::HTTP_LEAVE_SECONDS);
     // A port that shows health and metrics alone may be reached by anybody.
     let access = access(r, host.as_ref().ok().filter(|_| has_content));
-    (http(host, port), access)
+    (http(host, port, leave), access)
 }
 
-fn http(host: Result<Given<IpAddr>, Refused>, port: Result<Given<u32>, Refused>) -> Result<HttpSettings, Refused> {
-    let (host, port) = (host?.value, port?.value);
+fn http(
+    host: Result<Given<IpAddr>, Refused>,
+    port: Result<Given<u32>, Refused>,
+    leave: Result<Given<Span>, Refused>,
+) -> Result<HttpSettings, Refused> {
+    let (host, port, leave) = (host?.value, port?.value, leave?.value);
     let port = u16::try_from(port).expect("the rule ends at 65535");
     Ok(HttpSettings {
         address: SocketAddr::new(host, port),
+        leave,
     })
 }
 

@@ -128,6 +128,8 @@ keys! {
         HTTP_HOST: Host = Host, Text("127.0.0.1");
         /// Port to listen on.
         HTTP_PORT: Whole = Whole(1..=65_535), Text("8000");
+        /// How long a process that was asked to end goes on taking connections, each for one answer, so that a balancer learns that it leaves.
+        HTTP_LEAVE_SECONDS: Seconds = Seconds(0..=300), Text("0");
         /// Whether callers must bear `AUTH_TOKEN`. The health routes stay open.
         AUTH_ENABLED: Flag = Flag, Text("false");
         /// The token, sent as `Authorization: Bearer TOKEN`. Needed where `AUTH_ENABLED` is true, and of no use where it is not. Secret.

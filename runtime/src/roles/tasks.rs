@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use powercontext_core::ids::MemberId;
 use powercontext_core::time::Span;
@@ -53,6 +54,8 @@ where
 /// The tasks of a process. What its role does not do is not there.
 pub(super) struct Tasks {
     draining: CancellationToken,
+    /// How long requests are served after the end was asked for.
+    leave: Duration,
     serving: Task<server::Drained>,
     working: Option<Task>,
     leading: Option<Task>,
@@ -143,9 +146,11 @@ impl Tasks {
         if let Ok(address) = listener.local_addr() {
             tracing::info!(address = %address, "listening");
         }
+        let leaving = draining.clone();
         Self {
             draining,
-            serving: task(|stop| server::serve(listener, routes, ServerLimits::default(), stop)),
+            leave: settings.http.leave.as_std(),
+            serving: task(|stop| server::serve(listener, routes, ServerLimits::default(), leaving, stop)),
             working: worker.map(|worker| task(|stop| async move { worker.run(stop).await })),
             leading: supervisor.map(|supervisor| task(|stop| async move { supervisor.run(stop).await })),
             waiting: task(|stop| async move { waiters.run(stop).await }),
@@ -153,11 +158,12 @@ impl Tasks {
         }
     }
 
-    /// Admission ends first, and gives its leases back; then the runs end. Until the last of them is over requests are
-    /// served, so that readiness can be seen to be off and clients are answered while a load balancer takes this process
-    /// out; then those in progress end, and who waits. The process counts as alive until then. One that has lost its place
-    /// gives nobody a grace: its successor is at work already.
+    /// Admission ends first, and gives its leases back; then the runs end. Until the last of them is over, and for as long as
+    /// the settings say, requests are served, so that readiness can be seen to be off and clients are answered while a load
+    /// balancer takes this process out; then those in progress end, and who waits. The process counts as alive until then. One
+    /// that has lost its place gives nobody a grace: its successor is at work already.
     pub(super) async fn stop(self, is_lost: bool) {
+        let left = rt::now() + self.leave;
         self.draining.cancel();
         let mut ended = Vec::new();
         if let Some((stop, leading)) = self.leading {
@@ -170,6 +176,9 @@ impl Tasks {
                 working.abort();
             }
             ended.push(working.await);
+        }
+        if !is_lost {
+            rt::sleep_until(left).await;
         }
         self.serving.0.cancel();
         if let Ok(server::Drained::Cut(connections)) = self.serving.1.await {

@@ -13,6 +13,8 @@ use crate::controller::validate::{ValidDeployment, ValidPod};
 use crate::names::Role;
 
 const PREFIX: &str = "POWERCONTEXT_SERVER_";
+/// What nodes need to learn that an API goes, in seconds.
+const LEAVE_SECONDS: i64 = 5;
 /// Folder in which a role may write.
 pub(super) const HOME: &str = "/var/lib/powercontext";
 
@@ -81,6 +83,7 @@ pub(super) fn role(deployment: &ValidDeployment, role: Role) -> Vec<EnvVar> {
     env.set("AUTH_ENABLED", pod.secrets.token.is_some());
     env.secret(&format!("{PREFIX}AUTH_TOKEN"), pod.secrets.token.as_ref());
     if role == Role::Api {
+        env.set("HTTP_LEAVE_SECONDS", leave_seconds(deployment));
         if spec.auth.unauthenticated == Some(true) {
             env.set("ALLOW_UNAUTHENTICATED_NON_LOOPBACK", true);
         }
@@ -120,6 +123,12 @@ pub(super) fn role(deployment: &ValidDeployment, role: Role) -> Vec<EnvVar> {
     }
     extra(&mut env, &pod.options.extra_env);
     env.0
+}
+
+/// How long an API that was asked to end still takes connections: nodes learn of its end when it does, and send it new ones until
+/// they have. Never most of its grace.
+fn leave_seconds(deployment: &ValidDeployment) -> i64 {
+    LEAVE_SECONDS.min(deployment.spec.api.termination_grace_period_seconds / 4)
 }
 
 /// Of a migration or a change of mode.
