@@ -43,12 +43,22 @@ fn failed(key: &Key) -> impl Fn(&kube::Error) -> ReconcileError + '_ {
 }
 
 async fn apply(client: &Client, namespace: &str, object: &Object) -> Result<(), ReconcileError> {
+    let api = api(client, namespace, object.key.kind);
+    let patch = async |params: PatchParams, patch: Patch<&Value>| {
+        let answer = api.patch(&object.key.name, &params, &patch).await;
+        answer.map_err(|error| failed(&object.key)(&error))
+    };
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    let manifest = Patch::Apply(&object.manifest);
-    let answer = api(client, namespace, object.key.kind)
-        .patch(&object.key.name, &params, &manifest)
-        .await;
-    answer.map(drop).map_err(|error| failed(&object.key)(&error))
+    let live = patch(params, Patch::Apply(&object.manifest)).await?;
+    // What somebody else has put into a list is theirs, and applying leaves it there; written over, the list is ours.
+    if serde_json::to_value(live).is_ok_and(|live| !object.is_in(&live)) {
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        patch(params, Patch::Merge(&object.manifest)).await?;
+    }
+    Ok(())
 }
 
 async fn create(client: &Client, namespace: &str, object: &Object) -> Result<(), ReconcileError> {

@@ -217,3 +217,23 @@ async fn a_restarted_operator_finds_everything_as_it_should_be() -> anyhow::Resu
     })
     .await
 }
+
+#[tokio::test]
+async fn what_is_added_by_hand_to_a_list_goes_and_then_nothing_is_written() -> anyhow::Result<()> {
+    let stage = Stage::new("added").await?;
+    let _operator = stage.operator().await?;
+    stage.apply(&spec()).await?;
+    stage.until_ready().await?;
+    let kubectl = stage.kubectl();
+    let port = r#"[{"op": "add", "path": "/spec/ports/-", "value": {"name": "hand", "port": 81, "targetPort": 8000}}]"#;
+    kubectl.run(&["patch", "service", "pc-api", "--type", "json", "--patch", port])?;
+    kubectl.run(&["set", "env", "deployment/pc-worker", "ADDED=by hand"])?;
+    until("the Service and the Worker are as they were", SOON, async || {
+        let ports = kubectl.run(&["get", "service", "pc-api", "--output", "jsonpath={.spec.ports[*].name}"])?;
+        let worker = serde_json::to_string(&stage.deployment(Role::Worker).await?)?;
+        Ok((ports == "http" && !worker.contains("ADDED")).then_some(()))
+    })
+    .await?;
+    stage.until_ready().await?;
+    ten_times_nothing(&stage).await
+}
