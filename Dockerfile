@@ -10,6 +10,7 @@ COPY Cargo.toml Cargo.lock ./
 COPY .cargo .cargo
 COPY .ci .ci
 COPY crds crds
+COPY e2e e2e
 COPY migrations migrations
 COPY operator operator
 COPY runtime runtime
@@ -17,7 +18,7 @@ COPY tests tests
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/target \
     CARGO_TARGET_DIR=/target cargo build --locked --release --package powercontext --package powercontext-operator \
       --features powercontext-operator/jemalloc \
-    && .ci/rootfs /image /target/release/powercontext /target/release/powercontext-operator
+    && .ci/rootfs --at-most 60000000 /image /target/release/powercontext /target/release/powercontext-operator
 
 FROM scratch
 COPY --from=build /image /

@@ -19,10 +19,12 @@ DISTRIBUTED_ARGS ?=
 TEST_ARGS ?= --workspace
 # Sections (sqlite, oceanbase, served, distributed) and --quick: make bench BENCH_ARGS='sqlite --quick'.
 BENCH_ARGS ?=
+# Scenarios, and --short for those that `make test` runs: make e2e E2E_ARGS='install upgrade'.
+E2E_ARGS ?=
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: ## Build, start one server with the deterministic model, and show capture, flush, Memory and search
@@ -48,6 +50,16 @@ build: ## Build optimised binaries into dist/
 test: ## Run every test, on SQLite and on an OceanBase kernel that it starts and stops
 	@tests/support/deps cargo cc python3
 	@tests/support/run-tests $(TEST_ARGS)
+
+.PHONY: e2e
+e2e: ## Run chart, operator and roles as pods: on KUBECONFIG's cluster, else on kind where Docker is, else on a node of its own (root)
+	@tests/support/deps cargo cc python3
+	@e2e/run $(E2E_ARGS)
+
+.PHONY: demo-cluster
+demo-cluster: ## The same cluster with a sample deployment, left running; prints how to look at it and how to end it
+	@tests/support/deps cargo cc python3
+	@e2e/run --demo
 
 .PHONY: lint
 lint: ## Check format, lints, import direction, generated files, licences

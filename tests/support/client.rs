@@ -85,6 +85,20 @@ impl Client {
         })
     }
 
+    /// The same client, bearing a token, with a new connection for each request: what a balancer spreads.
+    ///
+    /// # Errors
+    /// When HTTP cannot carry the token.
+    pub fn reconnecting(self, token: &str) -> anyhow::Result<Self> {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {token}"))?)]);
+        let http = reqwest::Client::builder().timeout(REQUEST_MAX).no_proxy();
+        let http = http.pool_max_idle_per_host(0).default_headers(headers);
+        Ok(Self {
+            http: http.build()?,
+            ..self
+        })
+    }
+
     /// Sends a GET.
     ///
     /// # Errors

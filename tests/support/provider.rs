@@ -65,23 +65,40 @@ impl Provider {
     /// # Errors
     /// When there is no free port.
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_on(Ipv4Addr::LOCALHOST).await
+    }
+
+    /// A model that answers whoever reaches this address of the machine.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub async fn start_on(host: Ipv4Addr) -> anyhow::Result<Self> {
         let stop = CancellationToken::new();
         let model = model(ModelOptions::default(), stop.clone()).await?;
         let door = Arc::new(Door {
             manner: watch::channel(Manner::Forward(model)).0,
             asked: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
-            http: reqwest::Client::builder().no_proxy().build()?,
+            // The model closes what rests, and a call on such a connection would fail.
+            http: reqwest::Client::builder()
+                .no_proxy()
+                .pool_max_idle_per_host(0)
+                .build()?,
             model,
         });
         let router = Router::new()
             .route("/v1/chat/completions", post(chat))
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
             .with_state(Arc::clone(&door));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let listener = TcpListener::bind((host, 0)).await?;
         let address = listener.local_addr()?;
         rt::spawn(model::serve_router(listener, router, stop.clone()));
         Ok(Self { address, door, stop })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// What a server is told as the base URL.

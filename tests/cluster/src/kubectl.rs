@@ -18,7 +18,8 @@ pub struct Kubectl {
 }
 
 impl Kubectl {
-    pub(crate) fn new(program: PathBuf, kubeconfig: PathBuf) -> Self {
+    /// This program as whom this file names.
+    pub fn new(program: PathBuf, kubeconfig: PathBuf) -> Self {
         Self {
             program,
             kubeconfig,

@@ -1,0 +1,65 @@
+//! What only the node can do to a pod.
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::tenant::Tenant;
+
+/// How a pod was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Killed {
+    /// SIGKILL from the node.
+    ByNode,
+    /// `kubectl delete --grace-period=0 --force`: the node is another machine.
+    ByForce,
+}
+
+/// Kills what runs in a pod without warning.
+///
+/// # Errors
+/// When it still runs.
+pub(crate) fn kill(tenant: &Tenant, pod: &Pod) -> anyhow::Result<Killed> {
+    let uid = pod.metadata.uid.as_deref().context("a pod has an id")?;
+    let processes = processes(uid)?;
+    if processes.is_empty() {
+        let arguments = ["delete", "pod", &pod.name_any(), "--grace-period=0", "--force"];
+        tenant.kubectl().run(&arguments)?;
+        return Ok(Killed::ByForce);
+    }
+    for process in processes {
+        // A child may have gone with its parent.
+        let _ = kill_process(process, Signal::KILL);
+    }
+    Ok(Killed::ByNode)
+}
+
+/// Processes of a pod on this machine, the one that holds its namespaces aside.
+fn processes(uid: &str) -> anyhow::Result<Vec<Pid>> {
+    // Some cgroup drivers write an id with other lines.
+    let (plain, systemd) = (format!("pod{uid}"), format!("pod{}", uid.replace('-', "_")));
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        let groups = read("cgroup");
+        if (groups.contains(&plain) || groups.contains(&systemd)) && read("comm").trim() != "pause" {
+            found.push(Pid::from_raw(id).context("a process has an id")?);
+        }
+    }
+    Ok(found)
+}
+
+/// How the node of this machine's cluster killed, or that it cannot.
+///
+/// # Errors
+/// When a pod that should have been killed from the node was not.
+pub(crate) fn expect_restart(killed: Killed, restarts: i32) -> anyhow::Result<()> {
+    if killed == Killed::ByNode && restarts == 0 {
+        bail!("the kubelet did not start the container again");
+    }
+    Ok(())
+}
