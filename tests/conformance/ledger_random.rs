@@ -18,6 +18,7 @@ use powercontext_core::ids::{ScopeId, WorkId};
 use powercontext_core::refs::{Cursor, Position};
 use powercontext_core::work::WorkState;
 use powercontext_tests::db::TestDb;
+use powercontext_tests::plans;
 
 use crate::ledger_kit::{Kit, binding, claim, done, request, step};
 
@@ -41,9 +42,11 @@ async fn a_random_history_keeps_every_rule_on_sqlite() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_random_history_keeps_every_rule_on_oceanbase() -> anyhow::Result<()> {
     for seed in seeds()? {
-        run(TestDb::oceanbase_alone().await?, seed)
-            .await
-            .with_context(|| format!("seed {seed}"))?;
+        let test = TestDb::oceanbase_alone().await?;
+        let url = test.url().to_owned();
+        run(test, seed).await.with_context(|| format!("seed {seed}"))?;
+        let whole = plans::whole_tables(&url).await?;
+        ensure!(whole.is_empty(), "a whole table is read for a key: {whole:#?}");
     }
     Ok(())
 }

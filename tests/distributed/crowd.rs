@@ -9,9 +9,9 @@ use anyhow::ensure;
 use futures_util::future::{join, try_join_all};
 use powercontext::rt;
 use powercontext_tests::client::Client;
-use powercontext_tests::facts;
 use powercontext_tests::server::Server;
 use powercontext_tests::wait::until;
+use powercontext_tests::{facts, plans};
 use tokio_util::sync::CancellationToken;
 
 use crate::rig::Deployment;
@@ -119,6 +119,8 @@ async fn two_thousand_invocations_over_64_lanes_with_killed_workers_make_no_revi
     once_each(&deployment, rounds).await?;
     serial_lanes_that_overlap(&deployment).await?;
     deployment.holds().await?;
+    let whole = plans::whole_tables(deployment.database.url()).await?;
+    ensure!(whole.is_empty(), "a whole table is read for a key: {whole:#?}");
     // The Workers end as they lived, by a kill.
     for api in apis {
         api.stop().await?;

@@ -14,6 +14,7 @@ pub mod facts;
 pub mod kit;
 pub mod mounts;
 pub mod oceanbase;
+pub mod plans;
 pub mod preload;
 pub mod provider;
 pub mod proxy;

@@ -138,7 +138,8 @@ fn naive(time: DbTime) -> NaiveDateTime {
 fn bind_mysql<'q>(query: Query<'q, MySql, MySqlArguments>, value: &'q Value<'q>) -> Query<'q, MySql, MySqlArguments> {
     match value {
         Value::Int(n) => query.bind(*n),
-        Value::Id(id) => query.bind(id.map(str::as_bytes)),
+        // As a text: OceanBase takes a parameter of bytes for a LOB, and compares a key with a LOB by reading the whole table.
+        Value::Id(id) => query.bind(*id),
         Value::Text(text) => query.bind(*text),
         Value::Blob(bytes) => query.bind(*bytes),
         Value::Time(time) => query.bind(time.map(naive)),
