@@ -54,7 +54,8 @@ impl Cleaned {
     }
 }
 
-/// Deletes one batch. Deleting again what a lost reply hides is harmless.
+/// Deletes one batch: of ended items while there are as many as a batch takes, then of the rest. Deleting again what a lost
+/// reply hides is harmless.
 ///
 /// # Errors
 /// [`TxError`]; what was deleted before it stays deleted.
@@ -62,6 +63,13 @@ pub async fn maintain(db: &Db, upkeep: Upkeep) -> Result<Cleaned, TxError> {
     let input = Arc::new(upkeep);
     let operations = db.tx_with(TxName::Maintain, &input, |tx, upkeep| Box::pin(operations(tx, upkeep)));
     let operations = operations.await?;
+    // The rest looks at every live item, so it comes once those that ended are gone, and not with each batch of them.
+    if operations >= u64::from(upkeep.batch.min(ITEMS_AT_ONCE)) {
+        return Ok(Cleaned {
+            operations,
+            ..Cleaned::default()
+        });
+    }
     let rest = db.tx_with(TxName::Maintain, &input, |tx, upkeep| Box::pin(rest(tx, upkeep)));
     Ok(Cleaned {
         operations,
