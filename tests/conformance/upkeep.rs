@@ -70,7 +70,16 @@ async fn ended_items_go_after_their_retention_with_their_attempts_and_acts_and_f
     let long_ago = raw.ago(31 * 86_400);
     let sql = format!("update pc_work_items set completed_at = {long_ago} where status = 'succeeded'");
     raw.execute(&sql).await?;
-    let cleaned = maintain(kit.db(), MONTH).await?;
+    let mut cleaned = Cleaned::default();
+    loop {
+        let batch = maintain(kit.db(), MONTH).await?;
+        if batch.is_nothing() {
+            break;
+        }
+        // None takes so many that others wait long.
+        assert!(batch.operations <= 32, "{batch:?}");
+        cleaned = cleaned.and(batch);
+    }
     assert_eq!(cleaned.operations, 21);
     for (table, left) in [("items", 1), ("attempts", 2), ("acts", 1)] {
         assert_eq!(count(kit, &format!("pc_work_{table}")).await?, left, "{table}");

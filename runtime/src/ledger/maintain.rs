@@ -5,10 +5,17 @@ use std::sync::Arc;
 
 use powercontext_core::time::{DbTime, Span};
 
-use crate::store::{Db, Tx, TxError, TxName, members, rates, upkeep};
+use crate::rt;
+use crate::store::{Db, Dialect, Tx, TxError, TxName, members, rates, upkeep};
 
-/// Most items that one transaction deletes, so that none holds its rows for long.
-const ITEMS_AT_ONCE: u32 = 128;
+/// Most items that one transaction deletes. On SQLite everybody who writes waits for it, elsewhere who wants its rows.
+const fn items_at_once(dialect: Dialect) -> u32 {
+    match dialect {
+        Dialect::OceanBase => 32,
+        Dialect::Sqlite => 16,
+    }
+}
+
 /// Live items whose attempts one transaction looks at.
 const LONG_ITEMS_AT_ONCE: u32 = 64;
 /// How long the row of a member that died is kept, for whoever looks for the cause.
@@ -54,17 +61,24 @@ impl Cleaned {
     }
 }
 
-/// Deletes one batch: of ended items while there are as many as a batch takes, then of the rest. Deleting again what a lost
-/// reply hides is harmless.
+/// Deletes one batch: of ended items while there are as many as a batch takes, then of the rest. Then it rests for as long as
+/// that took, so that half of the time belongs to others. Deleting again what a lost reply hides is harmless.
 ///
 /// # Errors
 /// [`TxError`]; what was deleted before it stays deleted.
 pub async fn maintain(db: &Db, upkeep: Upkeep) -> Result<Cleaned, TxError> {
+    let begun = rt::now();
+    let cleaned = clean(db, upkeep).await?;
+    rt::sleep(begun.elapsed()).await;
+    Ok(cleaned)
+}
+
+async fn clean(db: &Db, upkeep: Upkeep) -> Result<Cleaned, TxError> {
     let input = Arc::new(upkeep);
     let operations = db.tx_with(TxName::Maintain, &input, |tx, upkeep| Box::pin(operations(tx, upkeep)));
     let operations = operations.await?;
     // The rest looks at every live item, so it comes once those that ended are gone, and not with each batch of them.
-    if operations >= u64::from(upkeep.batch.min(ITEMS_AT_ONCE)) {
+    if operations >= u64::from(upkeep.batch.min(items_at_once(db.dialect()))) {
         return Ok(Cleaned {
             operations,
             ..Cleaned::default()
@@ -84,7 +98,8 @@ fn before(now: DbTime, span: Span) -> DbTime {
 
 async fn operations(tx: &mut Tx, upkeep: &Upkeep) -> Result<u64, TxError> {
     let cutoff = before(tx.now().await?, upkeep.retention);
-    upkeep::purge_ended(tx, cutoff, upkeep.batch.min(ITEMS_AT_ONCE)).await
+    let batch = upkeep.batch.min(items_at_once(tx.dialect()));
+    upkeep::purge_ended(tx, cutoff, batch).await
 }
 
 async fn rest(tx: &mut Tx, upkeep: &Upkeep) -> Result<Cleaned, TxError> {
