@@ -4,6 +4,7 @@ use anyhow::{Context, ensure};
 use powercontext::rt;
 use powercontext_tests::kit::{capture, flush, settled};
 use powercontext_tests::raw::Raw;
+use powercontext_tests::wait::until;
 use reqwest::Url;
 
 use crate::rig::{Deployment, SOON};
@@ -34,7 +35,15 @@ impl Account {
     }
 
     async fn end(mut self) -> anyhow::Result<()> {
-        self.admin.execute(&format!("drop user '{}'", self.user)).await?;
+        // The server refuses (1396) while another change of its accounts or schemas is under way.
+        until("the account is dropped", SOON, async || {
+            let dropped = self
+                .admin
+                .execute(&format!("drop user if exists '{}'", self.user))
+                .await;
+            Ok(dropped.ok())
+        })
+        .await?;
         Ok(())
     }
 }
