@@ -268,6 +268,20 @@ impl Tenant {
         Ok(pods)
     }
 
+    /// Waits until the pods of a role that are ending have gone: an API answers for a while after it was told to end.
+    ///
+    /// # Errors
+    /// When one stays, or the API server does not answer.
+    pub(crate) async fn none_ends(&self, role: &str) -> anyhow::Result<()> {
+        let ours = ListParams::default().labels(&format!("app.kubernetes.io/component={role}"));
+        until(&format!("no {role} pod is ending"), SOON, async || {
+            let pods = self.api::<Pod>().list(&ours).await?.items;
+            let ends = pods.iter().any(|pod| pod.metadata.deletion_timestamp.is_some());
+            Ok((!ends).then_some(()))
+        })
+        .await
+    }
+
     /// How often containers were started again, by pod.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use powercontext_tests::facts;
 use powercontext_tests::kit::{capture, flush};
 use serde_json::{Value, json};
@@ -60,11 +60,16 @@ async fn gate(tenant: &Tenant, now: &Value) -> anyhow::Result<()> {
         &json!({ "supervisor": { "memory": { "scheduleSeconds": 3600 } }, "api": { "pod": { "extraEnv": emitting } } }),
     )?;
     tenant.ready().await?;
+    tenant.none_ends("api").await?;
     tenant.provider.hold();
     let client = tenant.client().await?;
     capture(&client, "newer", 2).await?;
     let operation = flush(&client, "newer").await?;
     tenant.provider.in_flight(1, SOON).await?;
+    let sql = format!("select payload_version from pc_work_items where work_id = '{operation}'");
+    let versions = tenant.database.raw().await?.rows(&sql).await?;
+    let version = versions.first().context("the item")?.int(0)?;
+    ensure!(version == 2, "an API wrote version {version}, told to write 2");
     tenant.patch(&json!({ "image": now["image"], "api": { "pod": { "extraEnv": plain } } }))?;
     tenant
         .until("WorkersReady", "False", "NewerPayloadsQueued", SOON)
