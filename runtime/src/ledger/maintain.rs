@@ -8,12 +8,12 @@ use powercontext_core::time::{DbTime, Span};
 use crate::rt;
 use crate::store::{Db, Dialect, Tx, TxError, TxName, members, rates, upkeep};
 
-/// Most items that one transaction deletes. On SQLite everybody who writes waits for it, elsewhere who wants its rows.
-const fn items_at_once(dialect: Dialect) -> u32 {
-    match dialect {
+/// How many items one transaction deletes. On SQLite everybody who writes waits for it, elsewhere who wants its rows.
+fn items_at_once(upkeep: &Upkeep, dialect: Dialect) -> u32 {
+    upkeep.batch.min(match dialect {
         Dialect::OceanBase => 32,
         Dialect::Sqlite => 16,
-    }
+    })
 }
 
 /// Live items whose attempts one transaction looks at.
@@ -78,7 +78,7 @@ async fn clean(db: &Db, upkeep: Upkeep) -> Result<Cleaned, TxError> {
     let operations = db.tx_with(TxName::Maintain, &input, |tx, upkeep| Box::pin(operations(tx, upkeep)));
     let operations = operations.await?;
     // The rest looks at every live item, so it comes once those that ended are gone, and not with each batch of them.
-    if operations >= u64::from(upkeep.batch.min(items_at_once(db.dialect()))) {
+    if operations >= u64::from(items_at_once(&upkeep, db.dialect())) {
         return Ok(Cleaned {
             operations,
             ..Cleaned::default()
@@ -98,7 +98,7 @@ fn before(now: DbTime, span: Span) -> DbTime {
 
 async fn operations(tx: &mut Tx, upkeep: &Upkeep) -> Result<u64, TxError> {
     let cutoff = before(tx.now().await?, upkeep.retention);
-    let batch = upkeep.batch.min(items_at_once(tx.dialect()));
+    let batch = items_at_once(upkeep, tx.dialect());
     upkeep::purge_ended(tx, cutoff, batch).await
 }
 
