@@ -4,6 +4,7 @@ mod caps;
 mod clocks;
 mod connections;
 mod crowd;
+mod ends;
 mod examples;
 mod fairness;
 mod load;

@@ -68,7 +68,7 @@ pub enum Act {
     MuteAfter,
 }
 
-/// Waits for one command and breaks its connection. Acts once.
+/// Waits for a command and breaks its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// When.
@@ -121,7 +121,8 @@ struct Setting {
 
 #[derive(Debug, Default)]
 struct Shared {
-    rules: Mutex<Vec<Rule>>,
+    /// Each with whether it is over once it has acted.
+    rules: Mutex<Vec<(Rule, bool)>>,
     connections: AtomicU64,
     round_trips: AtomicU64,
     statements: AtomicU64,
@@ -150,13 +151,18 @@ impl Shared {
             self.watched.fetch_add(1, Ordering::Relaxed);
         }
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = rules.iter().position(|rule| rule.matches(command))?;
-        if rules[at].skip > 0 {
-            rules[at].skip -= 1;
+        let at = rules.iter().position(|(rule, _)| rule.matches(command))?;
+        let (rule, is_once) = &mut rules[at];
+        if rule.skip > 0 {
+            rule.skip -= 1;
             return None;
         }
         self.acted.fetch_add(1, Ordering::Relaxed);
-        Some(rules.remove(at).act)
+        let act = rule.act;
+        if *is_once {
+            rules.remove(at);
+        }
+        Some(act)
     }
 }
 
@@ -241,10 +247,15 @@ impl Proxy {
 
     /// Arms a rule; it acts once.
     pub fn arm(&self, rule: Rule) {
-        self.rules().push(rule);
+        self.rules().push((rule, true));
     }
 
-    /// Forgets the rules that have not acted.
+    /// Arms a rule that acts each time, until [`Proxy::disarm`].
+    pub fn arm_for_good(&self, rule: Rule) {
+        self.rules().push((rule, false));
+    }
+
+    /// Forgets the rules that have not acted, or act each time.
     pub fn disarm(&self) {
         self.rules().clear();
     }
@@ -272,7 +283,7 @@ impl Proxy {
         }
     }
 
-    fn rules(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
+    fn rules(&self) -> std::sync::MutexGuard<'_, Vec<(Rule, bool)>> {
         self.shared.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -153,8 +153,8 @@ impl Ledger {
     }
 
     /// Finds items that this process holds but does not run: a claim's reply was lost. Cancelling ones end cancelled.
-    /// `running` are the items that it does run. A process must not adopt beside a claim of its own: it would find what the
-    /// claim is about to answer.
+    /// `running` are the items that it does run, or will not run under the lease that they have. A process must not adopt beside a
+    /// claim of its own: it would find what the claim is about to answer.
     ///
     /// # Errors
     /// [`TxError`]; what was found is found again by the next call.
@@ -178,7 +178,8 @@ impl Ledger {
         }
     }
 
-    /// Renews the leases of running items, never waiting for a lock. Nothing to do for leases without a time.
+    /// Renews the leases of running items, never waiting for a lock, and answers for each in the order of `held`. Nothing to do, and
+    /// no answers, for leases without a time.
     ///
     /// # Errors
     /// [`TxError`].

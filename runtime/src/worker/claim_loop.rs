@@ -3,6 +3,7 @@
 //! Where leases have a time the loop polls with a growing pause, because other processes make work too. Where the process
 //! is alone (SQLite) it reads nothing while idle: it sleeps until the next item is due or somebody here makes work.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use powercontext_core::ids::WorkId;
+use powercontext_core::ids::{WorkId, WorkKind};
 use powercontext_core::lease::Expiry;
 use powercontext_core::work::WorkState;
+use powercontext_core::work::ends::{Ends, Room};
 use powercontext_core::work::lapse::next_look;
 
 use crate::ledger::{Claim, Claimed, Ended};
@@ -39,7 +41,7 @@ const IDLE_MAX: Duration = Duration::from_hours(1);
 const RELEASE_MAX: Duration = Duration::from_secs(10);
 
 /// A run that ended, and how.
-type RunEnd = (WorkId, Ended);
+type RunEnd = (Arc<RunHandle>, Ended);
 
 /// What the loop remembers from one look to the next.
 struct Loop {
@@ -49,8 +51,24 @@ struct Loop {
     adopt_until: Option<Instant>,
     /// When leases that are over are looked for; at once where that is not known.
     lapse_at: Option<Instant>,
+    /// Items whose ends could not be written, and until when they may still be held here. They are never adopted: the model would
+    /// be called again for an end that cannot be written either.
+    aside: BTreeMap<WorkId, Instant>,
+    /// Whether the database takes the ends of runs. Moments count from `since`.
+    ends: Ends,
+    since: Instant,
     ended: (mpsc::Sender<RunEnd>, mpsc::Receiver<RunEnd>),
     cancels: broadcast::Receiver<WorkId>,
+}
+
+impl Loop {
+    /// A run may have been given up by the heartbeat.
+    fn note_given_up(&mut self, run: &RunHandle) {
+        let since_start = |moment: Instant| moment.saturating_duration_since(self.since);
+        if let (Some(tried), Some(given_up)) = (run.end_tried(), run.given_up()) {
+            self.ends = self.ends.given_up(since_start(tried), since_start(given_up));
+        }
+    }
 }
 
 impl Worker {
@@ -70,6 +88,9 @@ impl Worker {
             pause: POLL_MIN,
             adopt_until: None,
             lapse_at: None,
+            aside: BTreeMap::new(),
+            ends: Ends::default(),
+            since: rt::now(),
             ended: mpsc::channel(self.held_max() + self.0.settings.kinds.len()),
             cancels: self.0.ledger.signals().cancels.subscribe(),
         };
@@ -95,7 +116,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                Some((id, ended)) = state.ended.1.recv() => if self.forget(state, id, ended) {
+                Some((run, ended)) = state.ended.1.recv() => if self.forget(state, &run, &ended) {
                     return self.gather(state).await;
                 },
                 signal = state.cancels.recv() => self.cancelled(signal).await,
@@ -137,20 +158,28 @@ impl Worker {
     }
 
     fn forget_ended(&self, state: &mut Loop) {
-        while let Ok((id, ended)) = state.ended.1.try_recv() {
-            self.forget(state, id, ended);
+        while let Ok((run, ended)) = state.ended.1.try_recv() {
+            self.forget(state, &run, &ended);
         }
     }
 
     /// An end is written. Whether it is a reason to look again: what it made claimable was signalled by the ledger.
-    fn forget(&self, state: &mut Loop, id: WorkId, ended: Ended) -> bool {
+    fn forget(&self, state: &mut Loop, run: &RunHandle, ended: &Ended) -> bool {
         let was_in_the_way = self.0.running.len() >= self.held_max();
-        let was_last = self.0.running.remove(id);
-        // A run whose end could not be written may still be held here, under a lease that no clock ends.
-        if ended == Ended::Lost {
-            state.adopt_until = Some(rt::now() + self.0.ledger.db().settled_after());
+        let was_last = self.0.running.remove(run);
+        state.note_given_up(run);
+        let db = self.0.ledger.db();
+        match (ended, self.0.settings.lease, run.end_tried()) {
+            (Ended::Lost, Some(lease), Some(_)) => {
+                // The last heartbeat may have been taken as late as that.
+                let over = db.limits().deadline() + db.settled_after() + lease.length;
+                state.aside.insert(*run.held.key(), rt::now() + over);
+            }
+            // It may still be held here, perhaps under a lease that no clock ends.
+            (Ended::Lost, _, _) => state.adopt_until = Some(rt::now() + db.settled_after()),
+            _ => state.ends = state.ends.written(state.since.elapsed()),
         }
-        was_in_the_way || was_last || ended == Ended::Lost
+        was_in_the_way || was_last || *ended == Ended::Lost
     }
 
     async fn cancelled(&self, signal: Result<WorkId, broadcast::error::RecvError>) {
@@ -199,12 +228,15 @@ impl Worker {
         }
         let mut claimed = Vec::new();
         if let Some(until) = state.adopt_until {
-            let running = self.0.running.all().iter().map(|handle| *handle.held.key()).collect();
-            claimed = ledger.adopt(running).await?;
+            state.aside.retain(|_, until| before < *until);
+            let running = self.0.running.all();
+            let running = running.iter().map(|handle| handle.held.key());
+            claimed = ledger
+                .adopt(running.chain(state.aside.keys()).copied().collect())
+                .await?;
             state.adopt_until = Some(until).filter(|until| before < *until);
         }
-        let usage = self.usage();
-        let kinds = wanted(&usage, self.0.settings.concurrency, state.turn);
+        let kinds = self.wanted(state);
         state.turn = state.turn.wrapping_add(1);
         if claimed.is_empty() && !kinds.is_empty() {
             let span = spans::claim(ledger, &kinds);
@@ -215,9 +247,27 @@ impl Worker {
         let stored = spans::stored(ledger, &claimed).await;
         for claimed in claimed {
             let span = spans::execute(ledger, &claimed, stored.get(claimed.held.key()));
+            state.aside.remove(claimed.held.key());
             self.start(claimed, span, before, &state.ended.0);
         }
         Ok(taken)
+    }
+
+    /// How many of each kind to claim now.
+    fn wanted(&self, state: &mut Loop) -> Vec<(WorkKind, u32)> {
+        let kinds = wanted(&self.usage(), self.0.settings.concurrency, state.turn);
+        let Some(lease) = self.0.settings.lease else {
+            return kinds;
+        };
+        let running = self.0.running.all();
+        for run in &running {
+            state.note_given_up(run);
+        }
+        match state.ends.room(state.since.elapsed(), lease.length, running.len()) {
+            Room::All => kinds,
+            Room::One => kinds.into_iter().take(1).map(|(kind, _)| (kind, 1)).collect(),
+            Room::Nothing => Vec::new(),
+        }
     }
 
     fn usage(&self) -> Vec<Usage> {
@@ -287,13 +337,13 @@ impl Worker {
             Expiry::Term => None,
             Expiry::At(at) => Some(before + at.since(claimed.claimed_at).as_std()),
         };
-        let id = *claimed.held.key();
         let handle = Arc::new(RunHandle::new(
             claimed.held.clone(),
             claimed.kind.clone(),
             trusted_until,
         ));
         self.0.running.insert(Arc::clone(&handle));
+        let running = Arc::clone(&handle);
         let run = Run {
             ledger: self.0.ledger.clone(),
             executor: Arc::clone(&self.0.executor),
@@ -309,7 +359,7 @@ impl Worker {
             // A panic where the end is written ends this run alone: its item is adopted, as after any end that got lost.
             let end = rt::spawn(run.execute(span)).await.unwrap_or(Ended::Lost);
             // The loop that would hear this may be gone; then nobody counts slots any more.
-            let _ = ended.send((id, end)).await;
+            let _ = ended.send((running, end)).await;
         });
     }
 
@@ -331,7 +381,7 @@ impl Worker {
         while self.0.running.len() > 0 {
             tokio::select! {
                 biased;
-                Some((id, ended)) = state.ended.1.recv() => { self.forget(state, id, ended); }
+                Some((run, ended)) = state.ended.1.recv() => { self.forget(state, &run, &ended); }
                 signal = state.cancels.recv() => self.cancelled(signal).await,
                 () = rt::sleep_until(until) => return,
             }

@@ -1,12 +1,14 @@
 //! Renewing leases beside the runs, and stopping a run whose lease is lost.
 //!
 //! A heartbeat never waits for a lock: rows that somebody holds are skipped and tried again a second later. A run's lease
-//! is trusted from before the heartbeat was sent, so a slow answer never makes it look longer than it is.
+//! is trusted from before the heartbeat was sent, so a slow answer never makes it look longer than it is. A run whose end the
+//! database does not take loses its lease after a while, so that the item is not kept from everybody for ever (I21).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use powercontext_core::ids::WorkId;
+use powercontext_core::work::ends::is_given_up;
 use tokio_util::sync::CancellationToken;
 
 use crate::rt;
@@ -26,7 +28,7 @@ impl Worker {
         let mut not_before = rt::now();
         loop {
             let tick = rt::sleep(WATCH.min(lease.heartbeat));
-            tokio::select! { biased; () = stop.cancelled() => return, () = tick => self.stop_untrusted() }
+            tokio::select! { biased; () = stop.cancelled() => return, () = tick => self.watch(lease) }
             if rt::now() >= not_before && self.is_due(lease) && self.beat_watching(lease).await {
                 not_before = rt::now() + AGAIN.min(lease.heartbeat);
             }
@@ -47,7 +49,7 @@ impl Worker {
         let mut beat = std::pin::pin!(self.beat(lease));
         loop {
             let tick = rt::sleep(WATCH.min(lease.heartbeat));
-            tokio::select! { biased; again = &mut beat => return again, () = tick => self.stop_untrusted() }
+            tokio::select! { biased; again = &mut beat => return again, () = tick => self.watch(lease) }
         }
     }
 
@@ -60,9 +62,8 @@ impl Worker {
         let sent = rt::now();
         let held = handles.iter().map(|handle| handle.held.clone()).collect();
         match self.0.ledger.heartbeat(held).await {
-            Ok(beats) => beats.into_iter().fold(false, |again, (id, beat)| {
-                let handle = handles.iter().find(|handle| *handle.held.key() == id);
-                handle.is_some_and(|handle| apply(handle, beat, sent, lease.length)) || again
+            Ok(beats) => handles.iter().zip(beats).fold(false, |again, (handle, (_, beat))| {
+                apply(handle, beat, sent, lease.length) || again
             }),
             Err(error) => {
                 tracing::warn!(error = %error, "a heartbeat failed; trying again");
@@ -71,20 +72,35 @@ impl Worker {
         }
     }
 
-    fn stop_untrusted(&self) {
+    /// Stops runs whose leases may have run out, and gives those up whose end the database does not take.
+    fn watch(&self, lease: LeaseSettings) {
         let now = rt::now();
+        let mut lost = 0;
         for handle in self.0.running.all() {
-            if handle.trusted_until().is_some_and(|until| until <= now) {
+            let left = handle.trusted_until().map(|until| until.saturating_duration_since(now));
+            if left == Some(Duration::ZERO) {
                 handle.stop(Stop::LeaseLost);
             }
+            let tried_for = handle.end_tried().map(|since| now.saturating_duration_since(since));
+            if handle.given_up().is_none() && is_given_up(tried_for, left, lease.length, lease.heartbeat) {
+                handle.give_up();
+                lost += 1;
+            }
+        }
+        if lost > 0 {
+            tracing::warn!(
+                lost,
+                seconds = lease.length.as_secs(),
+                "ends of runs could not be written for a whole lease, although heartbeats are taken: their leases are left to \
+                 run out and other attempts follow, here or elsewhere; the warnings before this one say what the database \
+                 answers, look for what holds the rows of these items or keeps this process from committing"
+            );
         }
     }
 
     /// An operator's cancel inside this process.
     pub(super) fn cancel_requested(&self, id: WorkId) {
-        if let Some(handle) = self.0.running.get(id) {
-            handle.stop(Stop::Operator);
-        }
+        self.0.running.stop(id, Stop::Operator);
     }
 }
 

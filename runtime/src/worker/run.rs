@@ -236,8 +236,12 @@ impl Run {
         }
     }
 
-    /// Writes the end until the database has taken it or the lease cannot be trusted any more.
+    /// Writes the end until the database has taken it or the lease cannot be trusted any more. The lease is renewed beside it,
+    /// but not for ever (`core::work::ends`).
     async fn record(&self, mut end: End) -> Ended {
+        if !matches!(end, End::Lost) {
+            self.handle.tries_end();
+        }
         let give_up = rt::now() + END_TRIES_FOR;
         let mut pause = END_PAUSE_MIN;
         let mut is_unknown = false;

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use powercontext_core::fence::Fence;
 use powercontext_core::ids::{WorkId, WorkKind};
 use powercontext_core::lease::Held;
 use tokio::time::Instant;
 
 use crate::families::Cancel;
+use crate::rt;
 
 /// Why a run was stopped from outside. The first reason stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(super) struct RunHandle {
     trusted_until: Mutex<Option<Instant>>,
     is_abandoned: AtomicBool,
     is_ending: AtomicBool,
+    end_tried: OnceLock<Instant>,
+    given_up: OnceLock<Instant>,
 }
 
 impl RunHandle {
@@ -49,6 +53,8 @@ impl RunHandle {
             trusted_until: Mutex::new(trusted_until),
             is_abandoned: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
+            end_tried: OnceLock::new(),
+            given_up: OnceLock::new(),
         }
     }
 
@@ -89,6 +95,32 @@ impl RunHandle {
         self.is_ending.load(Ordering::Acquire)
     }
 
+    /// Its end is written from now on, and tried again where the database does not take it.
+    pub(super) fn tries_end(&self) {
+        // The first try counts.
+        let _ = self.end_tried.set(rt::now());
+    }
+
+    /// When its end was first tried.
+    pub(super) fn end_tried(&self) -> Option<Instant> {
+        self.end_tried.get().copied()
+    }
+
+    /// Its end was tried in vain for too long: its lease is renewed no more, so that somebody can take the item over.
+    pub(super) fn give_up(&self) {
+        let _ = self.given_up.set(rt::now());
+    }
+
+    /// When that was.
+    pub(super) fn given_up(&self) -> Option<Instant> {
+        self.given_up.get().copied()
+    }
+
+    /// What it is known by: an item may be run again while the end of its last run still waits for the database.
+    fn key(&self) -> (WorkId, Fence) {
+        (*self.held.key(), self.held.fence())
+    }
+
     /// Until when the lease can be trusted; `None` where it has no time.
     pub(super) fn trusted_until(&self) -> Option<Instant> {
         *lock(&self.trusted_until)
@@ -97,22 +129,25 @@ impl RunHandle {
 
 /// Every run of this process.
 #[derive(Debug, Default)]
-pub(super) struct Running(Mutex<BTreeMap<WorkId, Arc<RunHandle>>>);
+pub(super) struct Running(Mutex<BTreeMap<(WorkId, Fence), Arc<RunHandle>>>);
 
 impl Running {
     pub(super) fn insert(&self, handle: Arc<RunHandle>) {
-        lock(&self.0).insert(*handle.held.key(), handle);
+        lock(&self.0).insert(handle.key(), handle);
     }
 
     /// Forgets a run; whether it was the last one of its kind.
-    pub(super) fn remove(&self, id: WorkId) -> bool {
+    pub(super) fn remove(&self, run: &RunHandle) -> bool {
         let mut runs = lock(&self.0);
-        let gone = runs.remove(&id);
+        let gone = runs.remove(&run.key());
         gone.is_some_and(|gone| runs.values().all(|run| run.kind != gone.kind))
     }
 
-    pub(super) fn get(&self, id: WorkId) -> Option<Arc<RunHandle>> {
-        lock(&self.0).get(&id).cloned()
+    /// Stops the runs of an item.
+    pub(super) fn stop(&self, id: WorkId, why: Stop) {
+        for run in lock(&self.0).values().filter(|run| *run.held.key() == id) {
+            run.stop(why);
+        }
     }
 
     pub(super) fn all(&self) -> Vec<Arc<RunHandle>> {
@@ -122,7 +157,7 @@ impl Running {
     /// The runs whose leases are to be renewed.
     pub(super) fn renewable(&self) -> Vec<Arc<RunHandle>> {
         let mut runs = self.all();
-        runs.retain(|run| !run.is_abandoned());
+        runs.retain(|run| !run.is_abandoned() && run.given_up().is_none());
         runs
     }
 

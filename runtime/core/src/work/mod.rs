@@ -1,6 +1,7 @@
-//! The Work Ledger's decisions: states and their transitions, lanes and joining, retry, slots, lapsed leases, the
-//! provider gate.
+//! The Work Ledger's decisions: states and their transitions, lanes and joining, retry, slots, lapsed leases, ends
+//! that are not taken, the provider gate.
 
+pub mod ends;
 pub mod gate;
 pub mod lane;
 pub mod lapse;
