@@ -9,8 +9,10 @@ use anyhow::{Context as _, bail, ensure};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use powercontext_cluster_tests::kubectl::Kubectl;
+use powercontext_cluster_tests::operator::program;
+use powercontext_cluster_tests::plugin::Plugin;
 
-use crate::arguments::Arguments;
+use crate::arguments::Place;
 
 /// Release and namespace of the operator that looks after every namespace.
 pub(crate) const RELEASE: &str = "powercontext";
@@ -34,8 +36,8 @@ impl Cluster {
     ///
     /// # Errors
     /// When it does not answer.
-    pub(crate) async fn connect(arguments: &Arguments) -> anyhow::Result<Self> {
-        let file = Kubeconfig::read_from(&arguments.kubeconfig)?;
+    pub(crate) async fn connect(place: &Place) -> anyhow::Result<Self> {
+        let file = Kubeconfig::read_from(&place.kubeconfig)?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
         let version = client
@@ -45,22 +47,30 @@ impl Cluster {
         println!(
             "cluster: Kubernetes {}, {}",
             version.git_version,
-            arguments.kubeconfig.display()
+            place.kubeconfig.display()
         );
         Ok(Self {
-            kubeconfig: arguments.kubeconfig.clone(),
-            programs: arguments.programs.clone(),
+            kubeconfig: place.kubeconfig.clone(),
+            programs: place.programs.clone(),
             client,
-            host: arguments.host,
-            image: arguments.image.clone(),
-            next_image: arguments.next_image.clone(),
-            audit_log: arguments.audit_log.clone(),
+            host: place.host,
+            image: place.image.clone(),
+            next_image: place.next_image.clone(),
+            audit_log: place.audit_log.clone(),
         })
     }
 
     /// `kubectl` of an administrator.
     pub(crate) fn kubectl(&self) -> Kubectl {
         Kubectl::new(self.programs.join("kubectl"), self.kubeconfig.clone())
+    }
+
+    /// `kubectl powercontext` of an administrator in a namespace.
+    ///
+    /// # Errors
+    /// When there is no operator to run as the plugin.
+    pub(crate) fn plugin(&self, namespace: &str) -> anyhow::Result<Plugin> {
+        Plugin::at(&program()?, self.programs.join("kubectl"), &self.kubeconfig, namespace)
     }
 
     /// Runs Helm to its end; what it printed.

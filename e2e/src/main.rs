@@ -27,12 +27,24 @@ async fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     // Crates of the workspace bring two of them; nothing was installed before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let cluster = Arc::new(Cluster::connect(&arguments).await?);
-    if arguments.demo {
-        scenarios::demo::run(&cluster, &arguments.kernel).await?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let all_passed = plan::run(&cluster, &arguments).await?;
+    let all_passed = match arguments {
+        Arguments::List(choice) => {
+            for scenario in plan::choose(&choice) {
+                println!("{scenario}");
+            }
+            true
+        }
+        Arguments::Run { place, choice } => {
+            let chosen = plan::choose(&choice);
+            let cluster = Arc::new(Cluster::connect(&place).await?);
+            plan::run(&cluster, &chosen, choice.at_once.into()).await?
+        }
+        Arguments::Demo(place) => {
+            let cluster = Arc::new(Cluster::connect(&place).await?);
+            scenarios::demo::run(&cluster, &place.kernel).await?;
+            true
+        }
+    };
     Ok(if all_passed {
         ExitCode::SUCCESS
     } else {

@@ -3,6 +3,7 @@
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::tenant::Tenant;
@@ -22,17 +23,20 @@ pub(crate) enum Killed {
 /// When it still runs.
 pub(crate) fn kill(tenant: &Tenant, pod: &Pod) -> anyhow::Result<Killed> {
     let uid = pod.metadata.uid.as_deref().context("a pod has an id")?;
-    let processes = processes(uid)?;
-    if processes.is_empty() {
+    let mut killed = Killed::ByForce;
+    for process in processes(uid)? {
+        match kill_process(process, Signal::KILL) {
+            Ok(()) => killed = Killed::ByNode,
+            // A child may have gone with its parent; and a node may be this machine, and its processes those of another user.
+            Err(Errno::SRCH | Errno::PERM) => {}
+            Err(error) => return Err(error).context("killing a process of a pod"),
+        }
+    }
+    if killed == Killed::ByForce {
         let arguments = ["delete", "pod", &pod.name_any(), "--grace-period=0", "--force"];
         tenant.kubectl().run(&arguments)?;
-        return Ok(Killed::ByForce);
     }
-    for process in processes {
-        // A child may have gone with its parent.
-        let _ = kill_process(process, Signal::KILL);
-    }
-    Ok(Killed::ByNode)
+    Ok(killed)
 }
 
 /// Processes of a pod on this machine, the one that holds its namespaces aside.

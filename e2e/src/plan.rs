@@ -1,8 +1,9 @@
 //! Which scenarios there are, which run at once, and what is told of them.
 
+use std::fmt;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use powercontext::rt;
@@ -10,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::arguments::Arguments;
+use crate::arguments::Choice;
 use crate::cluster::{Cluster, RELEASE, SYSTEM};
 use crate::scenarios;
 
@@ -34,13 +35,19 @@ impl When {
 
 /// A scenario.
 #[derive(Clone, Copy)]
-struct Scenario {
+pub(crate) struct Scenario {
     name: &'static str,
     what: &'static str,
     when: When,
     /// Whether `make test` runs it.
     is_short: bool,
     run: fn(Arc<Cluster>) -> LocalBoxFuture<'static, anyhow::Result<()>>,
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<10} {}", self.name, self.what)
+    }
 }
 
 macro_rules! scenario {
@@ -113,6 +120,13 @@ const ALL: &[Scenario] = &[
         scenarios::mode::run,
         "global, dedicated, global under load"
     ),
+    scenario!(
+        "plugin",
+        Beside,
+        false,
+        scenarios::plugin::run,
+        "kubectl powercontext: status, logs, operations listed, cancelled, retried"
+    ),
     scenario!("policy", Beside, false, scenarios::policy::run, "NetworkPolicy on"),
     scenario!(
         "eviction",
@@ -144,12 +158,11 @@ const ALL: &[Scenario] = &[
     ),
 ];
 
-/// Installs the chart and runs what was asked for; whether everything passed.
+/// Installs the chart and runs the scenarios; whether everything passed.
 ///
 /// # Errors
-/// When there is no such scenario, or the chart cannot be installed.
-pub(crate) async fn run(cluster: &Arc<Cluster>, arguments: &Arguments) -> anyhow::Result<bool> {
-    let chosen = choose(arguments)?;
+/// When the chart cannot be installed.
+pub(crate) async fn run(cluster: &Arc<Cluster>, chosen: &[Scenario], at_once: usize) -> anyhow::Result<bool> {
     let began = rt::now();
     let mut told = Vec::new();
     if chosen.iter().any(|scenario| scenario.when != When::After) {
@@ -165,7 +178,7 @@ pub(crate) async fn run(cluster: &Arc<Cluster>, arguments: &Arguments) -> anyhow
         if when == When::After && chosen.iter().any(|scenario| scenario.when == when) {
             make_room(cluster).context("taking the operator of every namespace away")?;
         }
-        told.extend(at(cluster, arguments.at_once, &chosen, when).await?);
+        told.extend(at(cluster, at_once, chosen, when).await?);
     }
     let failed = told.iter().filter(|passed| !**passed).count();
     println!(
@@ -201,19 +214,21 @@ fn definitions() -> String {
         .to_string()
 }
 
-fn choose(arguments: &Arguments) -> anyhow::Result<Vec<Scenario>> {
+/// The names of all scenarios.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|scenario| scenario.name)
+}
+
+/// The scenarios that were asked for, in the order in which they run.
+pub(crate) fn choose(choice: &Choice) -> Vec<Scenario> {
     let is_wanted = |scenario: &Scenario| {
-        if arguments.scenarios.is_empty() {
-            scenario.is_short || !arguments.short
+        if choice.scenarios.is_empty() {
+            scenario.is_short || !choice.short
         } else {
-            arguments.scenarios.iter().any(|name| name == scenario.name)
+            choice.scenarios.iter().any(|name| name == scenario.name)
         }
     };
-    let names: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
-    if let Some(unknown) = arguments.scenarios.iter().find(|name| !names.contains(&name.as_str())) {
-        bail!("no scenario {unknown}; there are {}", names.join(", "));
-    }
-    Ok(ALL.iter().filter(|scenario| is_wanted(scenario)).copied().collect())
+    ALL.iter().filter(|scenario| is_wanted(scenario)).copied().collect()
 }
 
 async fn at(cluster: &Arc<Cluster>, at_once: usize, chosen: &[Scenario], when: When) -> anyhow::Result<Vec<bool>> {

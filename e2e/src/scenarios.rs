@@ -9,6 +9,7 @@ pub(crate) mod killed;
 pub(crate) mod mode;
 pub(crate) mod operator;
 pub(crate) mod outage;
+pub(crate) mod plugin;
 pub(crate) mod policy;
 pub(crate) mod scale;
 pub(crate) mod tenants;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
-use kube::api::EvictParams;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{EvictParams, ListParams};
+use kube::{Api, ResourceExt as _};
 use powercontext_cluster_tests::wait::{throughout, until};
 use serde_json::json;
 
@@ -16,6 +16,8 @@ use crate::traffic::Traffic;
 
 /// How long the last pod is seen to stay.
 const KEPT: Duration = Duration::from_secs(10);
+/// Label of every node.
+const HOSTNAME: &str = "kubernetes.io/hostname";
 
 pub(crate) async fn run(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     let mut tenant = Tenant::new(cluster, "eviction").await?;
@@ -32,30 +34,39 @@ pub(crate) async fn run(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
             .await;
         evicted.with_context(|| format!("a single pod of {role} may be evicted"))?;
     }
-    tenant.patch(&json!({ "api": { "replicas": 2 }, "worker": { "replicas": 2 }, "scheduler": { "replicas": 2 } }))?;
+    // Where there are other nodes, pods that are drained would go there and be back at once.
+    let node = node(&tenant).await?;
+    let hostname = node
+        .labels()
+        .get(HOSTNAME)
+        .with_context(|| format!("the node has no label {HOSTNAME}"))?;
+    let two = json!({ "replicas": 2, "pod": { "nodeSelector": { HOSTNAME: hostname } } });
+    tenant.patch(&json!({ "worker": two, "scheduler": two, "api": two }))?;
     tenant.ready().await?;
-    let result = drained(&tenant).await;
-    cluster.kubectl().run(&["uncordon", &node(&tenant).await?])?;
+    let node = node.name_any();
+    let result = drained(&tenant, &node).await;
+    cluster.kubectl().run(&["uncordon", &node])?;
     tenant.explained(result)?;
     tenant.ready().await?;
     tenant.leave()
 }
 
-async fn node(tenant: &Tenant) -> anyhow::Result<String> {
-    let pods = tenant.api::<Pod>().list(&kube::api::ListParams::default()).await?.items;
+/// The node of a pod.
+async fn node(tenant: &Tenant) -> anyhow::Result<Node> {
+    let pods = tenant.api::<Pod>().list(&ListParams::default()).await?.items;
     let mut nodes = pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone());
-    nodes.next().context("a pod is on a node")
+    let name = nodes.next().context("a pod is on a node")?;
+    Ok(Api::all(tenant.cluster.client.clone()).get(&name).await?)
 }
 
 /// Drains the node of this deployment's pods and lets them come back.
-async fn drained(tenant: &Tenant) -> anyhow::Result<()> {
+async fn drained(tenant: &Tenant, node: &str) -> anyhow::Result<()> {
     let traffic = Traffic::start(tenant).await?;
     traffic.flows(20).await?;
-    let node = node(tenant).await?;
     let selector = format!("--pod-selector=app.kubernetes.io/instance={}", tenant.name);
     let kubectl = tenant.cluster.kubectl();
     let drain = {
-        let (kubectl, node) = (kubectl.clone(), node.clone());
+        let (kubectl, node) = (kubectl.clone(), node.to_owned());
         let drain = move || kubectl.run(&["drain", &node, &selector, "--delete-emptydir-data", "--timeout=120s"]);
         tokio::task::spawn_blocking(drain)
     };
@@ -86,7 +97,7 @@ async fn drained(tenant: &Tenant) -> anyhow::Result<()> {
     .await?;
     traffic.flows(20).await?;
     ensure!(!drain.is_finished(), "the drain ended, and no node is open");
-    kubectl.run(&["uncordon", &node])?;
+    kubectl.run(&["uncordon", node])?;
     drain.await??;
     tenant.ready().await?;
     let told = traffic.stop().await;
