@@ -1,5 +1,11 @@
 //! What only the node can do to a pod.
 
+use std::fmt;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -15,6 +21,15 @@ pub(crate) enum Killed {
     ByNode,
     /// `kubectl delete --grace-period=0 --force`: the node is another machine.
     ByForce,
+}
+
+impl fmt::Display for Killed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ByNode => "SIGKILL from the node",
+            Self::ByForce => "kubectl delete --grace-period=0 --force, because the node is out of reach",
+        })
+    }
 }
 
 /// Kills what runs in a pod without warning.
@@ -37,6 +52,30 @@ pub(crate) fn kill(tenant: &Tenant, pod: &Pod) -> anyhow::Result<Killed> {
         tenant.kubectl().run(&arguments)?;
     }
     Ok(killed)
+}
+
+/// Whether a pod reaches an address; `None` where its node is another machine, or another user's.
+///
+/// # Errors
+/// When nobody can be sent there to look.
+pub(crate) fn reaches(from: &Pod, to: SocketAddr, within: Duration) -> anyhow::Result<Option<bool>> {
+    let uid = from.metadata.uid.as_deref().context("a pod has an id")?;
+    let Some(process) = processes(uid)?.into_iter().next() else {
+        return Ok(None);
+    };
+    let network = format!("/proc/{}/ns/net", process.as_raw_nonzero());
+    if File::open(&network).is_err() {
+        return Ok(None);
+    }
+    // Nothing in the image could try it. A shell of the node goes into the pod's network.
+    let connect = format!("exec 3<>/dev/tcp/{}/{}", to.ip(), to.port());
+    let tried = Command::new("nsenter")
+        .arg(format!("--net={network}"))
+        .args(["timeout", &within.as_secs().to_string(), "bash", "-c", &connect])
+        .stdin(Stdio::null())
+        .output()
+        .context("starting nsenter")?;
+    Ok(Some(tried.status.success()))
 }
 
 /// Processes of a pod on this machine, the one that holds its namespaces aside.

@@ -35,6 +35,7 @@ async fn worker(tenant: &Tenant) -> anyhow::Result<()> {
     tenant.provider.in_flight(1, SOON).await?;
     let (pod, first) = running(tenant).await?;
     let killed = kill(tenant, &pod)?;
+    println!("      killed: {killed}");
     // The second attempt begins only once the lease is over, with another member.
     let second = until("a second attempt begins", SOON, async || {
         let members = members(tenant, &operation).await?;

@@ -6,16 +6,22 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use kube::Api;
+use kube::api::ListParams;
 use powercontext::rt;
+use powercontext_cluster_tests::wait::until;
 use powercontext_tests::kit::capture;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::cluster::{Cluster, SYSTEM};
+use crate::cluster::{Cluster, SOON, SYSTEM};
+use crate::node::reaches;
 use crate::tenant::Tenant;
 
 /// A connection that is not there by then is refused.
 const REACHED_WITHIN: Duration = Duration::from_secs(3);
+/// A cluster that enforces policies does so by then.
+const ENFORCED_WITHIN: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     let tenant = Tenant::new(cluster, "policy").await?;
@@ -25,14 +31,10 @@ pub(crate) async fn run(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     capture(&client, "policed", 3).await?;
     tenant.flush_all(&client, "policed").await?;
     rules_are_those_of_the_table(&tenant).await?;
-    let is_enforced = is_enforced(&tenant).await?;
-    for (role, is_open) in [("api", true), ("scheduler", false), ("worker", false)] {
-        let pod = tenant.pods(role).await?.remove(0);
-        if is_enforced {
-            ensure!(is_reached(&pod).await? == is_open, "{role} is open: {}", !is_open);
-        }
-    }
-    if !is_enforced {
+    if is_enforced(&tenant).await? {
+        tenant.explained(closed_ways_are_closed(&tenant).await)?;
+        println!("      policy: this cluster enforces NetworkPolicy; closed ways were tried and are closed");
+    } else {
         println!(
             "      policy: this cluster does not enforce NetworkPolicy; the rules were compared with the table of ports"
         );
@@ -62,24 +64,57 @@ async fn rules_are_those_of_the_table(tenant: &Tenant) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the cluster refuses what a policy refuses: probed with a pod that nobody may reach.
+/// Whether the cluster refuses what a policy refuses: probed with pods that nobody may reach.
 async fn is_enforced(tenant: &Tenant) -> anyhow::Result<bool> {
-    let probe = tenant.pods("api").await?.remove(0);
+    let (from, to) = (pod(tenant, "worker").await?, pod(tenant, "api").await?);
     let closed = json!({ "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
         "metadata": { "name": "probe" }, "spec": { "podSelector": {}, "policyTypes": ["Ingress"] } });
     // Policies add up: the API's own has to be away for the moment, and its operator brings it back.
     tenant.patch(&json!({ "networkPolicy": { "enabled": false } }))?;
     tenant.ready().await?;
     tenant.feed(&closed)?;
-    rt::sleep(REACHED_WITHIN).await;
-    let is_enforced = !is_reached(&probe).await?;
+    let give_up = rt::now() + ENFORCED_WITHIN;
+    let mut is_enforced = false;
+    while !is_enforced && rt::now() < give_up {
+        is_enforced = !is_reached(&from, &to).await?;
+    }
     tenant.kubectl().run(&["delete", "networkpolicy", "probe"])?;
     tenant.patch(&json!({ "networkPolicy": { "enabled": true } }))?;
     tenant.ready().await?;
     Ok(is_enforced)
 }
 
-async fn is_reached(pod: &Pod) -> anyhow::Result<bool> {
-    let connected = rt::within(REACHED_WITHIN, TcpStream::connect(Tenant::address(pod)?)).await;
+/// Everybody reaches the API, and nobody but the operator the other roles.
+async fn closed_ways_are_closed(tenant: &Tenant) -> anyhow::Result<()> {
+    let operators: Api<Pod> = Api::namespaced(tenant.cluster.client.clone(), SYSTEM);
+    let ours = ListParams::default().labels("app.kubernetes.io/component=operator");
+    let operator = operators.list(&ours).await?.items;
+    let operator = operator.first().context("a pod of the operator")?;
+    let somebody = pod(tenant, "worker").await?;
+    for (role, is_open) in [("api", true), ("scheduler", false), ("worker", false)] {
+        let to = tenant.pods(role).await?.pop().context("a pod of the role")?;
+        for (who, from, may) in [("somebody", &somebody, is_open), ("the operator", operator, true)] {
+            until(&format!("{who} reaches the {role}: {may}"), SOON, async || {
+                Ok((is_reached(from, &to).await? == may).then_some(()))
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// The first pod of a role.
+async fn pod(tenant: &Tenant, role: &str) -> anyhow::Result<Pod> {
+    let pods = tenant.pods(role).await?;
+    pods.into_iter().next().context("a pod of the role")
+}
+
+/// Whether one pod reaches another. Where nobody can see from inside the first, what this machine reaches is what counts.
+async fn is_reached(from: &Pod, to: &Pod) -> anyhow::Result<bool> {
+    let to = Tenant::address(to)?;
+    if let Some(is_reached) = reaches(from, to, REACHED_WITHIN)? {
+        return Ok(is_reached);
+    }
+    let connected = rt::within(REACHED_WITHIN, TcpStream::connect(to)).await;
     Ok(matches!(connected, Ok(Ok(_))))
 }
