@@ -38,5 +38,5 @@ pub async fn record(tx: &mut Tx, id: WorkId, version: u64, act: &'static str, by
     let sql = ActsSql::of(tx.dialect());
     let (now, id) = (tx.now().await?, id.to_string());
     let args = values![&id, Value::count(version), act, by.kind, by.id, now];
-    tx.execute_one(sql.record, args).await
+    tx.later(sql.record, args, None).await
 }

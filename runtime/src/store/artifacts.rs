@@ -5,7 +5,8 @@ use powercontext_core::fail::FailCode;
 use powercontext_core::ids::{ArtifactId, FamilyName, ScopeId, SourceId, SourceType};
 use powercontext_core::refs::{ArtifactRef, Revision, SourceRef};
 
-use crate::store::conn::{Row, Value, values};
+use crate::store::ask::Ask;
+use crate::store::conn::{Dialect, Row, Value, values};
 use crate::store::error::{TxError, corrupt};
 use crate::store::locks::LockKind;
 use crate::store::sql::statements;
@@ -60,12 +61,37 @@ fn revision(row: &Row, column: &'static str) -> Result<Revision, TxError> {
     Revision::new(row.small(column)?).map_err(|_| corrupt(column))
 }
 
-/// A write that only the first of two rivals can make.
-fn first_of_rivals(touched: Result<u64, TxError>) -> Result<(), TxError> {
-    match touched {
-        Ok(1) => Ok(()),
-        Ok(_) | Err(TxError::Constraint) => Err(TxError::Refused(FailCode::HeadChanged)),
-        Err(error) => Err(error),
+/// What it means when a write is made that only the first of two rivals can make.
+const RIVAL: Option<TxError> = Some(TxError::Refused(FailCode::HeadChanged));
+
+fn decode_head(rows: &[Row]) -> Result<Option<Revision>, TxError> {
+    rows.first().map(|row| revision(row, "revision")).transpose()
+}
+
+/// [`head`], to be sent with other reads.
+pub(super) fn ask_head(dialect: Dialect, key: &ArtifactKey) -> Ask<'_, Option<Revision>> {
+    Ask {
+        sql: ArtifactsSql::of(dialect).head,
+        args: key.values().to_vec(),
+        decode: decode_head,
+    }
+}
+
+/// [`lock_head`], to be sent with other reads.
+pub(super) fn ask_lock_head<'a>(tx: &mut Tx, key: &'a ArtifactKey) -> Ask<'a, Option<Revision>> {
+    tx.locks(LockKind::ArtifactHead, key.id.as_str());
+    Ask {
+        sql: ArtifactsSql::of(tx.dialect()).lock_head,
+        ..ask_head(tx.dialect(), key)
+    }
+}
+
+/// [`content`], to be sent with other reads.
+pub(super) fn ask_content(dialect: Dialect, key: &ArtifactKey, at: Revision) -> Ask<'_, Option<Vec<u8>>> {
+    Ask {
+        sql: ArtifactsSql::of(dialect).content,
+        args: key.with(values![at.get()]),
+        decode: |rows| rows.first().map(|row| row.blob("content")).transpose(),
     }
 }
 
@@ -74,9 +100,7 @@ fn first_of_rivals(touched: Result<u64, TxError>) -> Result<(), TxError> {
 /// # Errors
 /// [`TxError`].
 pub async fn head(tx: &mut Tx, key: &ArtifactKey) -> Result<Option<Revision>, TxError> {
-    let sql = ArtifactsSql::of(tx.dialect());
-    let row = tx.fetch_opt(sql.head, &key.values()).await?;
-    row.map(|row| revision(&row, "revision")).transpose()
+    tx.ask(ask_head(tx.dialect(), key)).await
 }
 
 /// Locks an artifact's head. An artifact that does not exist cannot be locked; [`insert`] finds out who was first.
@@ -84,26 +108,26 @@ pub async fn head(tx: &mut Tx, key: &ArtifactKey) -> Result<Option<Revision>, Tx
 /// # Errors
 /// [`TxError`].
 pub async fn lock_head(tx: &mut Tx, key: &ArtifactKey) -> Result<Option<Revision>, TxError> {
-    let sql = ArtifactsSql::of(tx.dialect());
-    tx.locks(LockKind::ArtifactHead, key.id.as_str());
-    let row = tx.fetch_opt(sql.lock_head, &key.values()).await?;
-    row.map(|row| revision(&row, "revision")).transpose()
+    let head = ask_lock_head(tx, key);
+    tx.ask(head).await
 }
 
 /// Writes a revision. Rows that refer to it can be written after this; it becomes current with [`move_head`].
 ///
 /// # Errors
-/// [`TxError::Refused`] with [`FailCode::HeadChanged`] when somebody else wrote that revision.
+/// [`TxError::Refused`] with [`FailCode::HeadChanged`] when somebody else wrote that revision; it may come later in the
+/// transaction.
 pub async fn insert(tx: &mut Tx, key: &ArtifactKey, at: Revision, content: &[u8]) -> Result<(), TxError> {
     let sql = ArtifactsSql::of(tx.dialect());
     let args = key.with(values![at.get(), content]);
-    first_of_rivals(tx.execute(sql.insert, &args).await)
+    tx.later(sql.insert, &args, RIVAL).await
 }
 
 /// Makes a written revision the current one, after exactly `expected`.
 ///
 /// # Errors
-/// [`TxError::Refused`] with [`FailCode::HeadChanged`] when another revision is current.
+/// [`TxError::Refused`] with [`FailCode::HeadChanged`] when another revision is current; it may come later in the
+/// transaction.
 pub async fn move_head(
     tx: &mut Tx,
     key: &ArtifactKey,
@@ -111,15 +135,14 @@ pub async fn move_head(
     to: Revision,
 ) -> Result<(), TxError> {
     let sql = ArtifactsSql::of(tx.dialect());
-    let touched = match expected {
-        None => tx.execute(sql.create_head, &key.with(values![to.get()])).await,
+    match expected {
+        None => tx.later(sql.create_head, &key.with(values![to.get()]), RIVAL).await,
         Some(old) => {
             let mut args = vec![Value::from(to.get())];
             args.extend(key.with(values![old.get()]));
-            tx.execute(sql.move_head, &args).await
+            tx.later(sql.move_head, &args, RIVAL).await
         }
-    };
-    first_of_rivals(touched)
+    }
 }
 
 /// Writes what a revision was made from, in this order.
@@ -134,11 +157,12 @@ pub async fn add_lineage(
     artifacts: &[ArtifactRef],
 ) -> Result<(), TxError> {
     let sql = ArtifactsSql::of(tx.dialect());
-    for (ordinal, source) in (0_u64..).zip(sources) {
+    let sources = (0_u64..).zip(sources).map(|(ordinal, source)| {
         let row = values![at.get(), ordinal, source.name.as_str(), source.source_id.as_str()];
-        tx.execute_one(sql.add_source, &key.with(row)).await?;
-    }
-    for (ordinal, artifact) in (0_u64..).zip(artifacts) {
+        key.with(row)
+    });
+    tx.later_rows(sql.add_source, &sources.collect::<Vec<_>>()).await?;
+    let artifacts = (0_u64..).zip(artifacts).map(|(ordinal, artifact)| {
         let row = values![
             at.get(),
             ordinal,
@@ -146,9 +170,9 @@ pub async fn add_lineage(
             artifact.artifact_id.as_str(),
             artifact.revision.get()
         ];
-        tx.execute_one(sql.add_artifact, &key.with(row)).await?;
-    }
-    Ok(())
+        key.with(row)
+    });
+    tx.later_rows(sql.add_artifact, &artifacts.collect::<Vec<_>>()).await
 }
 
 /// What a revision was made from, at most [`LINEAGE_MAX`] of a kind.
@@ -186,9 +210,7 @@ pub async fn lineage(
 /// # Errors
 /// [`TxError`].
 pub async fn content(tx: &mut Tx, key: &ArtifactKey, at: Revision) -> Result<Option<Vec<u8>>, TxError> {
-    let sql = ArtifactsSql::of(tx.dialect());
-    let row = tx.fetch_opt(sql.content, &key.with(values![at.get()])).await?;
-    row.map(|row| row.blob("content")).transpose()
+    tx.ask(ask_content(tx.dialect(), key, at)).await
 }
 
 /// Revisions after `since` up to `through` with their contents, oldest first, at most `limit`.

@@ -36,7 +36,7 @@ pub async fn open(tx: &mut Tx, id: WorkId, no: AttemptNo, recovery: u32, holder:
         now,
         now
     ];
-    tx.execute_one(sql.open, args).await
+    tx.later(sql.open, args, None).await
 }
 
 /// Closes an attempt that is still open under this holder; any other number of rows means that it is closed already.
@@ -65,7 +65,7 @@ pub async fn close(
         holder.member.as_str(),
         holder.fence.to_row()
     ];
-    tx.execute_one(sql.close, args).await
+    tx.later(sql.close, args, None).await
 }
 
 /// When an attempt began.

@@ -5,7 +5,8 @@ use powercontext_core::fail::FailCode;
 use powercontext_core::ids::{BindingName, ScopeId};
 use powercontext_core::refs::{Cursor, Position};
 
-use crate::store::conn::{Row, values};
+use crate::store::ask::Ask;
+use crate::store::conn::{Dialect, Row, values};
 use crate::store::error::TxError;
 use crate::store::locks::LockKind;
 use crate::store::sql::statements;
@@ -16,11 +17,32 @@ statements! {
     CursorsSql, cursors { get, lock, create, save }
 }
 
-fn decode(row: &Row) -> Result<Cursor, TxError> {
+fn decode(rows: &[Row]) -> Result<Cursor, TxError> {
+    let Some(row) = rows.first() else {
+        return Ok(Cursor::START);
+    };
     Ok(Cursor {
         sequence: Position::new(row.count("sequence")?),
         generation: Some(row.count("generation")?),
     })
+}
+
+/// [`get`], to be sent with other reads.
+pub(super) fn ask<'a>(dialect: Dialect, scope: &'a ScopeId, binding: &'a BindingName) -> Ask<'a, Cursor> {
+    Ask {
+        sql: CursorsSql::of(dialect).get,
+        args: values![scope.as_str(), binding.as_str()].to_vec(),
+        decode,
+    }
+}
+
+/// [`lock`], to be sent with other reads.
+pub(super) fn ask_lock<'a>(tx: &mut Tx, scope: &'a ScopeId, binding: &'a BindingName) -> Ask<'a, Cursor> {
+    tx.locks(LockKind::Cursor, binding.as_str());
+    Ask {
+        sql: CursorsSql::of(tx.dialect()).lock,
+        ..ask(tx.dialect(), scope, binding)
+    }
 }
 
 /// Reads a cursor without locking it; [`Cursor::START`] when there is no row.
@@ -28,9 +50,7 @@ fn decode(row: &Row) -> Result<Cursor, TxError> {
 /// # Errors
 /// [`TxError`].
 pub async fn get(tx: &mut Tx, scope: &ScopeId, binding: &BindingName) -> Result<Cursor, TxError> {
-    let sql = CursorsSql::of(tx.dialect());
-    let row = tx.fetch_opt(sql.get, values![scope.as_str(), binding.as_str()]).await?;
-    row.as_ref().map_or(Ok(Cursor::START), decode)
+    tx.ask(ask(tx.dialect(), scope, binding)).await
 }
 
 /// Locks a cursor. A cursor without a row cannot be locked; [`save`] finds out who was first.
@@ -38,18 +58,14 @@ pub async fn get(tx: &mut Tx, scope: &ScopeId, binding: &BindingName) -> Result<
 /// # Errors
 /// [`TxError`].
 pub async fn lock(tx: &mut Tx, scope: &ScopeId, binding: &BindingName) -> Result<Cursor, TxError> {
-    let sql = CursorsSql::of(tx.dialect());
-    tx.locks(LockKind::Cursor, binding.as_str());
-    let row = tx
-        .fetch_opt(sql.lock, values![scope.as_str(), binding.as_str()])
-        .await?;
-    row.as_ref().map_or(Ok(Cursor::START), decode)
+    let cursor = ask_lock(tx, scope, binding);
+    tx.ask(cursor).await
 }
 
 /// Moves a cursor from exactly `from` to a position and answers it as it stands then.
 ///
 /// # Errors
-/// [`TxError::Refused`] with [`FailCode::CursorChanged`] when it stands elsewhere.
+/// [`TxError::Refused`] with [`FailCode::CursorChanged`] when it stands elsewhere; it may come later in the transaction.
 pub async fn save(
     tx: &mut Tx,
     scope: &ScopeId,
@@ -60,19 +76,19 @@ pub async fn save(
     let sql = CursorsSql::of(tx.dialect());
     let (scope, binding) = (scope.as_str(), binding.as_str());
     let generation = from.generation.map_or(1, |generation| generation.saturating_add(1));
-    let touched = match from.generation {
-        None => tx.execute(sql.create, values![scope, binding, to.get()]).await,
+    let elsewhere = Some(TxError::Refused(FailCode::CursorChanged));
+    match from.generation {
+        None => {
+            let args = values![scope, binding, to.get()];
+            tx.later(sql.create, args, elsewhere).await?;
+        }
         Some(old) => {
             let args = values![to.get(), generation, scope, binding, old, from.sequence.get()];
-            tx.execute(sql.save, args).await
+            tx.later(sql.save, args, elsewhere).await?;
         }
-    };
-    match touched {
-        Ok(1) => Ok(Cursor {
-            sequence: to,
-            generation: Some(generation),
-        }),
-        Ok(_) | Err(TxError::Constraint) => Err(TxError::Refused(FailCode::CursorChanged)),
-        Err(error) => Err(error),
     }
+    Ok(Cursor {
+        sequence: to,
+        generation: Some(generation),
+    })
 }

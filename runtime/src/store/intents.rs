@@ -68,7 +68,7 @@ pub async fn save(tx: &mut Tx, binding: &BindingName, scope: &ScopeId, intent: &
         binding.as_str(),
         scope.as_str()
     ];
-    tx.execute_one(sql.save, args).await
+    tx.later(sql.save, args, None).await
 }
 
 /// Counts one change of a scope's input for a binding.
@@ -217,7 +217,7 @@ pub async fn save_scan(
 ) -> Result<(), TxError> {
     let sql = IntentsSql::of(tx.dialect());
     let args = values![requested.get(), scan.get(), binding.as_str(), scope.as_str()];
-    tx.execute_one(sql.save_scan, args).await
+    tx.later(sql.save_scan, args, None).await
 }
 
 /// Marks a scope dirty unless it is dirty already.

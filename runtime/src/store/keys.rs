@@ -45,10 +45,10 @@ pub async fn settle(tx: &mut Tx, key: &LogicalKey, newest: Option<WorkId>) -> Re
     let sql = KeysSql::of(tx.dialect());
     match newest {
         Some(id) => {
-            tx.execute_one(sql.move_to, values![&id.to_string(), key.as_str()])
+            tx.later(sql.move_to, values![&id.to_string(), key.as_str()], None)
                 .await
         }
-        None => tx.execute_one(sql.delete, values![key.as_str()]).await,
+        None => tx.later(sql.delete, values![key.as_str()], None).await,
     }
 }
 

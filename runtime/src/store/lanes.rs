@@ -61,6 +61,10 @@ pub async fn try_lock(tx: &mut Tx, key: &LaneKey) -> Result<Option<Lane>, TxErro
 pub async fn save(tx: &mut Tx, lane: &Lane) -> Result<(), TxError> {
     let sql = LanesSql::of(tx.dialect());
     let head = crate::store::conn::Value::Int(lane.head.map(|seq| i64::try_from(seq.get()).unwrap_or(i64::MAX)));
-    tx.execute_one(sql.save, &[head, lane.next.get().into(), lane.key.as_str().into()])
-        .await
+    tx.later(
+        sql.save,
+        &[head, lane.next.get().into(), lane.key.as_str().into()],
+        None,
+    )
+    .await
 }

@@ -4,12 +4,14 @@
 //! A version's row does not say whether the entry is active: retiring makes a version of the same content, and the
 //! manifest of a revision says how each entry stands there.
 
-use powercontext_core::ids::{ArtifactId, EntryId, EntryVersionId, FamilyName, ScopeId};
+use powercontext_core::ids::{ArtifactId, EntryId, EntryVersionId, ScopeId};
 use powercontext_core::memory::analyzer::tokens;
 use powercontext_core::memory::{ContentHash, EntryKind, EntryState, EntryText, EntryVersion};
 use powercontext_core::refs::Revision;
 use serde::de::DeserializeOwned;
 
+use crate::store::artifacts::ArtifactKey;
+use crate::store::ask::Ask;
 use crate::store::conn::{Dialect, Row, Value, values};
 use crate::store::error::{TxError, corrupt};
 use crate::store::search_text;
@@ -54,55 +56,97 @@ fn state(row: &Row) -> Result<EntryState, TxError> {
     EntryState::from_row(&row.id("state")?).ok_or_else(|| corrupt("state"))
 }
 
-/// Writes a version as one of `revision` and makes it its entry's head. The artifact revision must be written already.
-///
-/// # Errors
-/// [`TxError::Rows`] when the entry's head is not the version before this one.
-pub async fn put(tx: &mut Tx, scope: &ScopeId, revision: Revision, version: &EntryVersion) -> Result<(), TxError> {
-    let sql = MemoryEntriesSql::of(tx.dialect());
-    let (artifact, family) = (ArtifactId::memory(), FamilyName::memory());
-    let sources = encode_refs(&version.source_refs);
-    let artifacts = encode_refs(&version.artifact_refs);
-    let previous = version.previous.as_ref().map(EntryVersionId::as_str);
-    let row = values![
-        scope.as_str(),
-        artifact.as_str(),
-        version.version_id.as_str(),
-        family.as_str(),
-        version.entry_id.as_str(),
-        version.version,
-        previous,
-        version.kind.as_str(),
-        Value::Text(Some(version.text.as_str())),
-        sources.as_slice(),
-        artifacts.as_slice(),
-        version.content_hash.as_str(),
-        revision.get()
-    ];
-    tx.execute_one(sql.insert_version, row).await?;
-    let searchable = searchable_text(scope, version);
-    let head = [
-        Value::from(revision.get()),
-        version.version_id.as_str().into(),
-        version.content_hash.as_str().into(),
-        version.state.as_str().into(),
-        Value::Text(Some(&searchable)),
-    ];
-    let key = [
-        Value::from(scope.as_str()),
-        artifact.as_str().into(),
-        version.entry_id.as_str().into(),
-    ];
-    match previous {
-        None => {
-            let args = [&key[..], &[family.as_str().into()], &head].concat();
-            tx.execute_one(sql.create_head, &args).await
-        }
-        Some(previous) => {
-            let args = [&head[..], &key, &[previous.into()]].concat();
-            tx.execute_one(sql.move_head, &args).await
+/// What the rows of a version hold in another form than it does.
+struct Encoded<'a> {
+    version: &'a EntryVersion,
+    sources: Vec<u8>,
+    artifacts: Vec<u8>,
+    searchable: String,
+}
+
+impl<'a> Encoded<'a> {
+    fn of(scope: &ScopeId, version: &'a EntryVersion) -> Self {
+        Self {
+            version,
+            sources: encode_refs(&version.source_refs),
+            artifacts: encode_refs(&version.artifact_refs),
+            searchable: searchable_text(scope, version),
         }
     }
+
+    fn previous(&self) -> Option<&'a str> {
+        self.version.previous.as_ref().map(EntryVersionId::as_str)
+    }
+
+    /// The version's own row.
+    fn row<'b>(&'b self, memory: &'b ArtifactKey, revision: Revision) -> Vec<Value<'b>> {
+        values![
+            memory.scope.as_str(),
+            memory.id.as_str(),
+            self.version.version_id.as_str(),
+            memory.family.as_str(),
+            self.version.entry_id.as_str(),
+            self.version.version,
+            self.previous(),
+            self.version.kind.as_str(),
+            Value::Text(Some(self.version.text.as_str())),
+            self.sources.as_slice(),
+            self.artifacts.as_slice(),
+            self.version.content_hash.as_str(),
+            revision.get()
+        ]
+        .to_vec()
+    }
+
+    /// Names the head of its entry.
+    fn key<'b>(&'b self, memory: &'b ArtifactKey) -> [Value<'b>; 3] {
+        values![
+            memory.scope.as_str(),
+            memory.id.as_str(),
+            self.version.entry_id.as_str()
+        ]
+        .to_owned()
+    }
+
+    /// What the head of its entry says of it.
+    fn head(&self, revision: Revision) -> [Value<'_>; 5] {
+        [
+            revision.get().into(),
+            self.version.version_id.as_str().into(),
+            self.version.content_hash.as_str().into(),
+            self.version.state.as_str().into(),
+            Value::Text(Some(&self.searchable)),
+        ]
+    }
+}
+
+/// Writes versions as those of `revision` and makes each its entry's head. The artifact revision must be written already.
+///
+/// # Errors
+/// [`TxError::Rows`] when an entry's head is not the version before; it may come later in the transaction.
+pub async fn put(tx: &mut Tx, scope: &ScopeId, revision: Revision, versions: &[EntryVersion]) -> Result<(), TxError> {
+    let sql = MemoryEntriesSql::of(tx.dialect());
+    let memory = ArtifactKey::memory(scope);
+    let encoded: Vec<_> = versions.iter().map(|version| Encoded::of(scope, version)).collect();
+    let rows: Vec<_> = encoded.iter().map(|version| version.row(&memory, revision)).collect();
+    tx.later_rows(sql.insert_version, &rows).await?;
+    let new = encoded.iter().filter(|encoded| encoded.previous().is_none());
+    let new = new.map(|encoded| {
+        [
+            &encoded.key(&memory)[..],
+            &[memory.family.as_str().into()],
+            &encoded.head(revision),
+        ]
+        .concat()
+    });
+    tx.later_rows(sql.create_head, &new.collect::<Vec<_>>()).await?;
+    for encoded in &encoded {
+        if let Some(previous) = encoded.previous() {
+            let args = [&encoded.head(revision)[..], &encoded.key(&memory), &[previous.into()]].concat();
+            tx.later(sql.move_head, &args, None).await?;
+        }
+    }
+    Ok(())
 }
 
 /// What the index holds for a version; nothing for a retired one.
@@ -191,29 +235,43 @@ pub async fn page(
     after: Option<&Place>,
     limit: u32,
 ) -> Result<Vec<(Place, EntryVersion)>, TxError> {
-    let sql = MemoryEntriesSql::of(tx.dialect());
-    let artifact = ArtifactId::memory();
+    let key = ArtifactKey::memory(scope);
+    tx.ask(ask_page(tx.dialect(), &key, include_inactive, after, limit))
+        .await
+}
+
+/// [`page`], to be sent with other reads.
+pub(super) fn ask_page<'a>(
+    dialect: Dialect,
+    memory: &'a ArtifactKey,
+    include_inactive: bool,
+    after: Option<&'a Place>,
+    limit: u32,
+) -> Ask<'a, Vec<(Place, EntryVersion)>> {
     let (revision, entry) = after.map_or((i64::MAX, ""), |place| {
         (i64::from(place.changed_in.get()), place.entry.as_str())
     });
     let args = values![
-        scope.as_str(),
-        artifact.as_str(),
+        memory.scope.as_str(),
+        memory.id.as_str(),
         include_inactive,
         revision,
         revision,
         entry,
         limit
     ];
-    let rows = tx.fetch(sql.page, args).await?;
-    rows.iter()
-        .map(|row| {
-            let version = decode(row, state(row)?)?;
-            let changed_in = Revision::new(row.small("head_revision")?).map_err(|_| corrupt("head_revision"))?;
-            let entry = version.entry_id.clone();
-            Ok((Place { changed_in, entry }, version))
-        })
-        .collect()
+    Ask {
+        sql: MemoryEntriesSql::of(dialect).page,
+        args: args.to_vec(),
+        decode: |rows| rows.iter().map(decode_place).collect(),
+    }
+}
+
+fn decode_place(row: &Row) -> Result<(Place, EntryVersion), TxError> {
+    let version = decode(row, state(row)?)?;
+    let changed_in = Revision::new(row.small("head_revision")?).map_err(|_| corrupt("head_revision"))?;
+    let entry = version.entry_id.clone();
+    Ok((Place { changed_in, entry }, version))
 }
 
 /// Active entries that state exactly this. The engine compares texts, and OceanBase takes trailing spaces for nothing:

@@ -7,6 +7,7 @@
 pub mod acts;
 pub mod admitted;
 pub mod artifacts;
+mod ask;
 pub mod attempts;
 pub(crate) mod batch;
 pub mod bindings;
@@ -40,6 +41,7 @@ pub mod sources;
 pub mod spans;
 pub mod sql;
 mod sqlite;
+pub mod standing;
 mod tx;
 pub mod upkeep;
 mod url;

@@ -9,9 +9,12 @@ use std::ops::RangeInclusive;
 
 use powercontext_core::time::DbTime;
 
-use crate::store::conn::Row;
+use crate::store::conn::{Row, Value};
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Before the row of an insert.
+const ROW: &str = "VALUES (";
 
 /// What one statement of a packet answered.
 #[derive(Debug)]
@@ -41,11 +44,53 @@ pub(crate) struct Packet {
 impl Packet {
     /// Starts a statement, whose first line names it.
     pub(crate) fn statement(&mut self, sql: &'static str) -> &mut Self {
+        self.begin(sql).sql(sql)
+    }
+
+    fn begin(&mut self, name: &'static str) -> &mut Self {
         if !self.names.is_empty() {
             self.text.push_str(";\n");
         }
-        self.names.push(sql);
-        self.sql(sql)
+        self.names.push(name);
+        self
+    }
+
+    /// A statement with its parameters, one for each `?` of its text.
+    pub(crate) fn bound(&mut self, sql: &'static str, args: &[Value<'_>]) -> &mut Self {
+        self.begin(sql).fill(sql, args)
+    }
+
+    /// An insert of one row, as one of all these.
+    pub(crate) fn bound_rows(&mut self, sql: &'static str, rows: &[Vec<Value<'_>>]) -> &mut Self {
+        let at = sql.find(ROW).map_or(sql.len(), |at| at + ROW.len() - 1);
+        let (head, row) = sql.split_at(at);
+        self.statement(head);
+        self.list(rows, |packet, args| {
+            packet.fill(row, args);
+        })
+    }
+
+    /// Goes on with a text whose marks these are.
+    fn fill(&mut self, sql: &'static str, args: &[Value<'_>]) -> &mut Self {
+        let mut parts = sql.split('?');
+        self.sql(parts.next().unwrap_or_default());
+        debug_assert_eq!(parts.clone().count(), args.len(), "{sql}");
+        for (value, part) in args.iter().zip(parts) {
+            self.value(value).sql(part);
+        }
+        self
+    }
+
+    fn value(&mut self, value: &Value<'_>) -> &mut Self {
+        match value {
+            Value::Int(Some(n)) => self.int(*n),
+            Value::Id(Some(text)) | Value::Text(Some(text)) => self.id(text),
+            Value::Blob(Some(bytes)) => self.bytes(bytes),
+            Value::Time(Some(time)) => self.time(*time),
+            Value::Int(None) | Value::Id(None) | Value::Text(None) | Value::Blob(None) | Value::Time(None) => {
+                self.sql("NULL")
+            }
+        }
     }
 
     /// Goes on with a statement.
@@ -112,6 +157,11 @@ impl Packet {
         self.list(&places, |packet, item| part(packet, *item))
     }
 
+    /// Bytes of its text so far.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// How many statements it holds.
     pub(crate) fn statements(&self) -> usize {
         self.names.len()
@@ -154,6 +204,42 @@ mod tests {
             });
             assert_eq!(packet.text("", ""), wanted);
         }
+    }
+
+    #[test]
+    fn parameters_stand_where_their_marks_are() {
+        let mut packet = Packet::default();
+        let args = [
+            Value::Int(Some(-3)),
+            Value::Id(Some("a?b")),
+            Value::Text(Some("é")),
+            Value::Blob(Some(b"")),
+            Value::Time(Some(DbTime::from_micros(1_000_000))),
+            Value::Time(None),
+            Value::Int(None),
+        ];
+        packet.bound("-- a.b\nSELECT ?, ?, ?, ?, ?, ?, ? FROM t", &args);
+        assert_eq!(
+            packet.text("", ""),
+            "-- a.b\nSELECT -3, X'613f62', X'c3a9', '', FROM_UNIXTIME(1.000000), NULL, NULL FROM t"
+        );
+        assert_eq!((packet.statements(), packet.short_name(0)), (1, "a.b"));
+    }
+
+    #[test]
+    fn an_insert_of_one_row_becomes_one_of_many() {
+        let mut packet = Packet::default();
+        let rows = [
+            vec![Value::Int(Some(1)), Value::Int(None)],
+            vec![Value::Int(Some(2)), Value::Int(Some(3))],
+        ];
+        packet.bound_rows("-- a.b\nINSERT INTO t (x, y)\nVALUES (?, ?)", &rows);
+        packet.bound("-- c.d\nSELECT ?", &[Value::Int(Some(4))]);
+        assert_eq!(
+            packet.text("", ""),
+            "-- a.b\nINSERT INTO t (x, y)\nVALUES (1, NULL), (2, 3);\n-- c.d\nSELECT 4"
+        );
+        assert_eq!((packet.short_name(0), packet.short_name(1)), ("a.b", "c.d"));
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub async fn give_back(tx: &mut Tx, runs: &[(WorkId, Fence)]) -> Result<(), TxEr
     held.sort();
     for (family, slot, id, fence) in held {
         tx.locks(LockKind::Slot, &family);
-        tx.execute_one(sql.give_back, values![&family, slot, &id, fence.to_row()])
+        tx.later(sql.give_back, values![&family, slot, &id, fence.to_row()], None)
             .await?;
     }
     Ok(())

@@ -7,7 +7,8 @@ use powercontext_core::window::Window;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::store::conn::{Row, values};
+use crate::store::ask::Ask;
+use crate::store::conn::{Dialect, Row, values};
 use crate::store::error::{TxError, corrupt};
 use crate::store::locks::LockKind;
 use crate::store::sql::statements;
@@ -111,9 +112,32 @@ fn position(row: &Row, column: &'static str) -> Result<Position, TxError> {
 /// # Errors
 /// [`TxError`].
 pub async fn head(tx: &mut Tx, scope: &ScopeId) -> Result<Position, TxError> {
-    let sql = SourcesSql::of(tx.dialect());
-    let row = tx.fetch_opt(sql.head, values![scope.as_str()]).await?;
-    row.map_or(Ok(Position::START), |row| position(&row, "position"))
+    tx.ask(ask_head(tx.dialect(), scope)).await
+}
+
+/// [`head`], to be sent with other reads.
+pub(super) fn ask_head(dialect: Dialect, scope: &ScopeId) -> Ask<'_, Position> {
+    Ask {
+        sql: SourcesSql::of(dialect).head,
+        args: values![scope.as_str()].to_vec(),
+        decode: |rows| {
+            rows.first()
+                .map_or(Ok(Position::START), |row| position(row, "position"))
+        },
+    }
+}
+
+/// [`sizes`], to be sent with other reads.
+pub(super) fn ask_sizes(dialect: Dialect, scope: &ScopeId, window: Window) -> Ask<'_, Vec<(Position, u64)>> {
+    Ask {
+        sql: SourcesSql::of(dialect).sizes,
+        args: values![scope.as_str(), window.after.get(), window.through.get(), window.len()].to_vec(),
+        decode: |rows| {
+            rows.iter()
+                .map(|row| Ok((position(row, "journal_position")?, row.count("bytes")?)))
+                .collect()
+        },
+    }
 }
 
 /// Locks a scope's journal head, making its row when there is none.
@@ -162,8 +186,8 @@ pub async fn append(
         bytes.as_slice(),
         at.get()
     ];
-    tx.execute_one(sql.insert, row).await?;
-    tx.execute_one(sql.move_head, values![at.get(), scope.as_str(), head.get()])
+    tx.later(sql.insert, row, None).await?;
+    tx.later(sql.move_head, values![at.get(), scope.as_str(), head.get()], None)
         .await?;
     Ok(at)
 }
@@ -195,12 +219,7 @@ pub async fn window(tx: &mut Tx, scope: &ScopeId, window: Window) -> Result<Vec<
 /// # Errors
 /// [`TxError`].
 pub async fn sizes(tx: &mut Tx, scope: &ScopeId, window: Window) -> Result<Vec<(Position, u64)>, TxError> {
-    let sql = SourcesSql::of(tx.dialect());
-    let args = values![scope.as_str(), window.after.get(), window.through.get(), window.len()];
-    let rows = tx.fetch(sql.sizes, args).await?;
-    rows.iter()
-        .map(|row| Ok((position(row, "journal_position")?, row.count("bytes")?)))
-        .collect()
+    tx.ask(ask_sizes(tx.dialect(), scope, window)).await
 }
 
 #[cfg(test)]

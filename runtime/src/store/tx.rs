@@ -77,6 +77,8 @@ pub struct Tx {
     progress: Arc<Progress>,
     /// Whether BEGIN still has to go out, before or with the next statement.
     begins: bool,
+    /// What goes out with the next statement.
+    waiting: packets::Waiting,
     /// What goes out together with COMMIT.
     last: Option<packets::Last>,
 }
@@ -105,6 +107,7 @@ impl Tx {
             notes: Vec::new(),
             progress: Arc::default(),
             begins: false,
+            waiting: packets::Waiting::default(),
             last: None,
         }
     }
@@ -177,16 +180,8 @@ impl Tx {
 
     /// Runs a write that must touch exactly one row.
     pub(crate) async fn execute_one(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<(), TxError> {
-        let touched = self.execute(sql, args).await?;
-        if touched == 1 {
-            Ok(())
-        } else {
-            Err(TxError::Rows {
-                statement: statement_name(sql),
-                expected: 1,
-                touched,
-            })
-        }
+        let touched = self.execute(sql, args).await;
+        packets::touches(sql, touched, 1, None)
     }
 
     /// Runs a read.
@@ -228,6 +223,16 @@ impl Tx {
         }
     }
 
+    /// Runs a body up to its last write.
+    async fn run<T, F>(&mut self, f: &F) -> Result<T, TxError>
+    where
+        F: for<'t> Fn(&'t mut Self) -> TxFuture<'t, T> + Send + Sync,
+    {
+        let value = f(self).await?;
+        self.flush().await?;
+        Ok(value)
+    }
+
     /// Runs a body without a transaction around it. Every statement is its own commit, so one whose reply is lost may have
     /// written.
     async fn one_by_one<T, F>(&mut self, f: &F) -> Result<T, TxError>
@@ -236,7 +241,7 @@ impl Tx {
     {
         self.wait_long().await?;
         self.progress.commit_sent.store(true, Ordering::Release);
-        match f(self).await {
+        match self.run(f).await {
             Ok(value) => {
                 self.give_back();
                 Ok(value)
@@ -454,7 +459,7 @@ impl Db {
         if mode == Mode::Autocommit {
             return tx.one_by_one(f).await;
         }
-        let result = f(&mut tx).await;
+        let result = tx.run(f).await;
         match result {
             // The connection is gone; a ROLLBACK would only wait for an answer.
             Err(error @ TxError::Down(Down::Connection)) => Err(error),

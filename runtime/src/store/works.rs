@@ -225,7 +225,7 @@ pub async fn insert(tx: &mut Tx, new: &NewWork<'_>) -> Result<(), TxError> {
         now.into(),
         now.into(),
     ];
-    tx.execute_one(sql.insert, &args).await
+    tx.later(sql.insert, &args, None).await
 }
 
 /// What a transition leaves in the columns beside the item itself.
@@ -248,7 +248,7 @@ pub async fn save(tx: &mut Tx, before: &Item, after: &Item, saved: Saved<'_>) ->
     let id = before.id.to_string();
     let mut args = columns.values();
     args.extend([Value::from(&id), before.version.into()]);
-    tx.execute_one(sql, &args).await
+    tx.later(sql, &args, None).await
 }
 
 /// Writes a transition that the holder of the lease makes; the statement itself compares owner, fence and expiry (I3).
@@ -273,10 +273,7 @@ pub async fn save_fenced(
         holder.member.as_str().into(),
         holder.fence.to_row().into(),
     ]);
-    match tx.execute_one(sql, &args).await {
-        Err(TxError::Rows { .. }) => Err(TxError::Fenced(FenceLost::Item)),
-        result => result,
-    }
+    tx.later(sql, &args, Some(TxError::Fenced(FenceLost::Item))).await
 }
 
 /// The mutable columns of an item, in the order of the texts `save` and `save_fenced`.
@@ -371,5 +368,5 @@ pub async fn beat(tx: &mut Tx, id: WorkId, holder: &Holder, until: DbTime) -> Re
 /// [`TxError::Rows`] when it does not wait.
 pub async fn promote(tx: &mut Tx, id: WorkId) -> Result<(), TxError> {
     let sql = WorksSql::of(tx.dialect());
-    tx.execute_one(sql.promote, values![&id.to_string()]).await
+    tx.later(sql.promote, values![&id.to_string()], None).await
 }

@@ -13,7 +13,7 @@ use powercontext_core::refs::{Cursor, Position, Revision};
 use crate::ledger::DomainWrite;
 use crate::store::artifacts::{self, ArtifactKey};
 use crate::store::error::corrupt;
-use crate::store::{Tx, TxError, cursors, memory_entries, sources};
+use crate::store::{Tx, TxError, cursors, memory_entries, standing};
 
 /// What a write left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +30,7 @@ pub struct Applied {
 /// [`TxError::Refused`] with `CursorChanged` or `HeadChanged` when somebody else was faster, with `Unhandled` when the
 /// write contradicts itself or the journal; other [`TxError`]s of the database.
 pub async fn apply(tx: &mut Tx, write: &MemoryWrite) -> Result<Applied, TxError> {
-    if let Some(step) = &write.cursor {
-        lock_cursor(tx, &write.scope, step).await?;
-    }
+    lock(tx, write).await?;
     if let Some(plan) = &write.plan {
         write_plan(tx, &write.scope, plan).await?;
     }
@@ -50,28 +48,49 @@ pub(super) fn binding() -> BindingName {
     BindingName::parse(super::BINDING).expect("a constant of the right form")
 }
 
-async fn lock_cursor(tx: &mut Tx, scope: &ScopeId, step: &CursorStep) -> Result<(), TxError> {
-    if cursors::lock(tx, scope, &binding()).await? != step.from {
+/// Locks what the write changes and proves that nothing of it has moved.
+async fn lock(tx: &mut Tx, write: &MemoryWrite) -> Result<(), TxError> {
+    let memory = ArtifactKey::memory(&write.scope);
+    match (&write.cursor, &write.plan) {
+        (Some(step), Some(plan)) => {
+            let standing = standing::lock(tx, &binding(), &memory).await?;
+            check_cursor(step, standing.cursor, standing.journal_head)?;
+            check_head(plan, standing.revision)
+        }
+        (Some(step), None) => {
+            let (cursor, journal_head) = standing::lock_cursor(tx, &write.scope, &binding()).await?;
+            check_cursor(step, cursor, journal_head)
+        }
+        (None, Some(plan)) => check_head(plan, artifacts::lock_head(tx, &memory).await?),
+        (None, None) => Ok(()),
+    }
+}
+
+fn check_cursor(step: &CursorStep, cursor: Cursor, journal_head: Position) -> Result<(), TxError> {
+    if cursor != step.from {
         return Err(TxError::Refused(FailCode::CursorChanged));
     }
     // Never back, and never past what was captured: a source that comes later must be read.
-    if step.through < step.from.sequence || step.through > sources::head(tx, scope).await? {
+    if step.through < step.from.sequence || step.through > journal_head {
         return Err(TxError::Refused(FailCode::Unhandled));
     }
     Ok(())
 }
 
-async fn write_plan(tx: &mut Tx, scope: &ScopeId, plan: &MemoryPlan) -> Result<(), TxError> {
+fn check_head(plan: &MemoryPlan, head: Option<Revision>) -> Result<(), TxError> {
     plan.check().map_err(|_| TxError::Refused(FailCode::Unhandled))?;
-    let key = ArtifactKey::memory(scope);
-    if artifacts::lock_head(tx, &key).await? != plan.expected_head {
-        return Err(TxError::Refused(FailCode::HeadChanged));
+    if head == plan.expected_head {
+        Ok(())
+    } else {
+        Err(TxError::Refused(FailCode::HeadChanged))
     }
+}
+
+async fn write_plan(tx: &mut Tx, scope: &ScopeId, plan: &MemoryPlan) -> Result<(), TxError> {
+    let key = ArtifactKey::memory(scope);
     artifacts::insert(tx, &key, plan.revision, &plan.content.encode()).await?;
     artifacts::add_lineage(tx, &key, plan.revision, &plan.lineage_sources, &plan.lineage_artifacts).await?;
-    for version in &plan.new_versions {
-        memory_entries::put(tx, scope, plan.revision, version).await?;
-    }
+    memory_entries::put(tx, scope, plan.revision, &plan.new_versions).await?;
     artifacts::move_head(tx, &key, plan.expected_head, plan.revision).await
 }
 

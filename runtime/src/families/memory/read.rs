@@ -12,7 +12,7 @@ use powercontext_core::ids::{EntryVersionId, ScopeId, SourceType};
 use powercontext_core::memory::{
     EntryChange, EntryState, EntryVersion, ManifestEntry, MemoryCitation, MemoryContent, MemoryHead,
 };
-use powercontext_core::refs::Revision;
+use powercontext_core::refs::{Position, Revision};
 use powercontext_core::window::Window;
 use serde_json::json;
 
@@ -21,9 +21,10 @@ use crate::families::Done;
 use crate::families::host::{Load, Loaded, LoadedSource, SourceUse};
 use crate::store::artifacts::{self, ArtifactKey};
 use crate::store::error::corrupt;
-use crate::store::memory_entries::{self, Match, VERSIONS_MAX};
+use crate::store::memory_entries::{self, Match, Place, VERSIONS_MAX};
 use crate::store::sources::{self, SourceRow};
-use crate::store::{Db, Tx, TxError, TxName, cursors};
+use crate::store::standing::{self, Standing};
+use crate::store::{Db, Tx, TxError, TxName};
 
 /// Entries read at once; an entry has at most 8 KiB of text.
 const ENTRIES_PAGE: u32 = 500;
@@ -60,47 +61,73 @@ pub async fn nothing_pending(db: &Db, scope: &ScopeId) -> Result<Option<Done>, T
 }
 
 async fn nothing_pending_in(tx: &mut Tx, scope: &ScopeId) -> Result<Option<Done>, TxError> {
-    let cursor = cursors::get(tx, scope, &binding()).await?;
-    let journal_head = sources::head(tx, scope).await?;
+    let Standing {
+        cursor,
+        journal_head,
+        revision,
+    } = standing::read(tx, &binding(), &ArtifactKey::memory(scope)).await?;
     if journal_head > cursor.sequence {
         return Ok(None);
     }
-    let memory = artifacts::head(tx, &ArtifactKey::memory(scope)).await?;
-    Ok(Some(super::nothing_pending(cursor.sequence, journal_head, memory)))
+    Ok(Some(super::nothing_pending(cursor.sequence, journal_head, revision)))
 }
 
 async fn load_in(tx: &mut Tx, scope: &ScopeId, request: Load) -> Result<Loaded, TxError> {
-    let cursor = cursors::get(tx, scope, &binding()).await?;
-    let journal_head = sources::head(tx, scope).await?;
-    let pending = Window::next(cursor.sequence, journal_head, request.sources_max);
-    let sources = match pending {
-        Some(window) => evidence(tx, scope, window, request.source_bytes_max).await?,
-        None => Vec::new(),
-    };
-    let memory = match head_content(tx, scope).await? {
-        None => None,
-        Some((revision, content)) => {
-            let bytes_max = if pending.is_some() { request.entry_bytes_max } else { 0 };
-            Some(MemoryHead {
-                revision,
-                active: standing(tx, scope, content.manifest(), false, bytes_max).await?,
-                manifest: content.manifest().to_vec(),
-            })
-        }
-    };
-    Ok(Loaded {
+    let key = ArtifactKey::memory(scope);
+    let Standing {
         cursor,
         journal_head,
-        sources,
-        memory,
-    })
+        revision,
+    } = standing::read(tx, &binding(), &key).await?;
+    let mut loaded = Loaded {
+        cursor,
+        journal_head,
+        sources: Vec::new(),
+        memory: None,
+    };
+    let pending = Window::next(cursor.sequence, journal_head, request.sources_max);
+    let sizes = match (pending, revision) {
+        (None, None) => Vec::new(),
+        (Some(window), None) => sources::sizes(tx, scope, window).await?,
+        (None, Some(at)) => {
+            let content = content_at(tx, &key, at).await?.ok_or_else(|| corrupt("revision"))?;
+            loaded.memory = Some(memory_head(at, &content, Vec::new()));
+            Vec::new()
+        }
+        (Some(window), Some(at)) => {
+            let ahead = standing::ahead(tx, window, &key, at, ENTRIES_PAGE).await?;
+            let content = decode(&ahead.content.ok_or_else(|| corrupt("revision"))?)?;
+            let first = Some(ahead.page);
+            let active = entries_at(tx, scope, content.manifest(), false, request.entry_bytes_max, first).await?;
+            loaded.memory = Some(memory_head(at, &content, active));
+            ahead.sizes
+        }
+    };
+    if let Some(window) = pending {
+        loaded.sources = evidence(tx, scope, window, sizes, request.source_bytes_max).await?;
+    }
+    Ok(loaded)
+}
+
+fn memory_head(revision: Revision, content: &MemoryContent, active: Vec<EntryVersion>) -> MemoryHead {
+    MemoryHead {
+        revision,
+        active,
+        manifest: content.manifest().to_vec(),
+    }
 }
 
 /// Sources of a window up to a number of bytes; the first one always.
-async fn evidence(tx: &mut Tx, scope: &ScopeId, window: Window, bytes_max: u64) -> Result<Vec<LoadedSource>, TxError> {
+async fn evidence(
+    tx: &mut Tx,
+    scope: &ScopeId,
+    window: Window,
+    sizes: Vec<(Position, u64)>,
+    bytes_max: u64,
+) -> Result<Vec<LoadedSource>, TxError> {
     const MISSING: TxError = TxError::Refused(FailCode::SourceWindowUnavailable);
     let (mut through, mut bytes, mut is_full) = (window.after, 0_u64, false);
-    for (position, size) in sources::sizes(tx, scope, window).await? {
+    for (position, size) in sizes {
         if position != through.next() {
             return Err(MISSING);
         }
@@ -162,12 +189,14 @@ fn decode(bytes: &[u8]) -> Result<MemoryContent, TxError> {
 }
 
 /// Entries exactly as a manifest names them, the most recently changed first, as long as their texts fit.
-async fn standing(
+/// `first` is their first page, where it was read already.
+async fn entries_at(
     tx: &mut Tx,
     scope: &ScopeId,
     manifest: &[ManifestEntry],
     include_inactive: bool,
     bytes_max: u64,
+    mut first: Option<Vec<(Place, EntryVersion)>>,
 ) -> Result<Vec<EntryVersion>, TxError> {
     let mut wanted: BTreeMap<&EntryVersionId, EntryState> = manifest
         .iter()
@@ -176,7 +205,10 @@ async fn standing(
         .collect();
     let (mut found, mut room, mut after) = (Vec::new(), bytes_max, None);
     loop {
-        let page = memory_entries::page(tx, scope, include_inactive, after.as_ref(), ENTRIES_PAGE).await?;
+        let page = match first.take() {
+            Some(page) => page,
+            None => memory_entries::page(tx, scope, include_inactive, after.as_ref(), ENTRIES_PAGE).await?,
+        };
         let is_last = page.len() < ENTRIES_PAGE as usize;
         for (place, version) in page {
             after = Some(place);
@@ -228,7 +260,7 @@ pub async fn entries(db: &Db, scope: &ScopeId, include_inactive: bool) -> Result
                     entries: Vec::new(),
                 });
             };
-            let mut entries = standing(tx, scope, content.manifest(), *include_inactive, u64::MAX).await?;
+            let mut entries = entries_at(tx, scope, content.manifest(), *include_inactive, u64::MAX, None).await?;
             entries.sort_by(|a, b| a.entry_id.cmp(&b.entry_id));
             Ok(Entries {
                 revision: Some(revision),

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Tx, report, statement_name};
+use crate::store::conn::{Dialect, Row, Value};
 use crate::store::error::{DriverError, TxError, corrupt};
 use crate::store::packet::{Answer, Packet, Touches};
 
@@ -11,6 +12,16 @@ use crate::store::packet::{Answer, Packet, Touches};
 const BEGIN_SHORT: &str = "SET ob_trx_lock_timeout = 10000;\nSTART TRANSACTION;\n";
 const BEGIN_LONG: &str = "SET ob_trx_lock_timeout = 1000000;\nSTART TRANSACTION";
 const WAIT_LONG: &str = "SET ob_trx_lock_timeout = 1000000";
+
+/// Writes that wait are sent when their text has this length: the server keeps a text as a whole.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// Writes that wait for the next statement, and of each how many rows it must touch and what it means when it does not.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    packet: Packet,
+    wanted: Vec<(u64, Option<TxError>)>,
+}
 
 /// The statements that go out together with COMMIT, and how many rows each of them must touch.
 #[derive(Debug)]
@@ -23,6 +34,7 @@ impl Tx {
     /// Sends several statements in one round trip and answers one [`Answer`] each. OceanBase only; where BEGIN has not
     /// been sent yet it goes with them.
     pub(crate) async fn packet(&mut self, packet: &Packet) -> Result<Vec<Answer>, TxError> {
+        self.flush().await?;
         let (begin, ahead) = self.take_begin();
         let mut answers = self.send(packet, begin, ahead).await?;
         answers.drain(..ahead);
@@ -33,6 +45,103 @@ impl Tx {
     /// transaction that needs nothing more is none.
     pub(crate) async fn peek(&mut self, packet: &Packet) -> Result<Vec<Answer>, TxError> {
         self.send(packet, "", 0).await
+    }
+
+    /// Runs reads that need nothing of each other's answers.
+    pub(crate) async fn fetch_together<const N: usize>(
+        &mut self,
+        statements: [(&'static str, &[Value<'_>]); N],
+    ) -> Result<[Vec<Row>; N], TxError> {
+        let mut found = Vec::with_capacity(N);
+        match self.dialect {
+            Dialect::OceanBase => {
+                let mut packet = Packet::default();
+                for (sql, args) in statements {
+                    packet.bound(sql, args);
+                }
+                found.extend(self.packet(&packet).await?.into_iter().map(|answer| answer.rows));
+            }
+            Dialect::Sqlite => {
+                for (sql, args) in statements {
+                    found.push(self.fetch(sql, args).await?);
+                }
+            }
+        }
+        found.try_into().map_err(|_| corrupt("answers of a packet"))
+    }
+
+    /// Runs a write that must touch exactly one row, and whose answer the body does not wait for: on OceanBase it goes out with
+    /// the next ones, at the latest before COMMIT, and an error comes then. `otherwise` is what it means when it touches
+    /// another number of rows or a row that is there already; `None` for [`TxError::Rows`] and [`TxError::Constraint`].
+    pub(crate) async fn later(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        otherwise: Option<TxError>,
+    ) -> Result<(), TxError> {
+        match self.dialect {
+            Dialect::OceanBase => {
+                self.waiting.packet.bound(sql, args);
+                self.wait(1, otherwise).await
+            }
+            Dialect::Sqlite => {
+                let touched = self.execute(sql, args).await;
+                touches(sql, touched, 1, otherwise)
+            }
+        }
+    }
+
+    /// [`Tx::later`] for an insert of one row, with all these rows. The server keeps a plan for each number of them, so they
+    /// go in parts whose lengths are powers of two.
+    pub(crate) async fn later_rows(&mut self, sql: &'static str, rows: &[Vec<Value<'_>>]) -> Result<(), TxError> {
+        if self.dialect == Dialect::Sqlite {
+            for args in rows {
+                self.later(sql, args, None).await?;
+            }
+            return Ok(());
+        }
+        let mut left = rows;
+        while !left.is_empty() {
+            let (part, rest) = left.split_at(1 << left.len().ilog2());
+            left = rest;
+            self.waiting.packet.bound_rows(sql, part);
+            self.wait(part.len() as u64, None).await?;
+        }
+        Ok(())
+    }
+
+    async fn wait(&mut self, wanted: u64, otherwise: Option<TxError>) -> Result<(), TxError> {
+        self.waiting.wanted.push((wanted, otherwise));
+        if self.waiting.packet.len() >= WAITING_BYTES_MAX {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the writes that wait.
+    pub(super) async fn flush(&mut self) -> Result<(), TxError> {
+        if self.waiting.wanted.is_empty() {
+            return Ok(());
+        }
+        let Waiting { packet, wanted } = std::mem::take(&mut self.waiting);
+        let (begin, ahead) = self.take_begin();
+        let answers = match self.conn().packet(packet.text(begin, "")).await {
+            Ok(answers) => answers,
+            Err((at, error)) => {
+                let at = at.saturating_sub(ahead);
+                let otherwise = wanted.into_iter().nth(at).and_then(|(_, otherwise)| otherwise);
+                let refused = Err(report(packet.name(at), &error));
+                return touches(packet.name(at), refused, 1, otherwise);
+            }
+        };
+        if answers.len() != wanted.len() + ahead {
+            return Err(corrupt("answers of a packet"));
+        }
+        let touched = answers.into_iter().skip(ahead).map(|answer| answer.touched);
+        for (at, (touched, (wanted, otherwise))) in touched.zip(wanted).enumerate() {
+            touches(packet.name(at), Ok(touched), wanted, otherwise)?;
+        }
+        Ok(())
     }
 
     async fn send(&mut self, packet: &Packet, before: &'static str, ahead: usize) -> Result<Vec<Answer>, TxError> {
@@ -68,7 +177,7 @@ impl Tx {
     /// Sends BEGIN if it has not been sent, for statements that wait for locks as long as they must.
     pub(super) async fn begin(&mut self) -> Result<(), TxError> {
         if !std::mem::take(&mut self.begins) {
-            return Ok(());
+            return self.flush().await;
         }
         let sql = if self.conn().set_short_waits(false) {
             BEGIN_LONG
@@ -78,7 +187,8 @@ impl Tx {
         self.conn()
             .raw(sql)
             .await
-            .map_err(|error| report("-- tx.begin", &error))
+            .map_err(|error| report("-- tx.begin", &error))?;
+        self.flush().await
     }
 
     /// Lets statements outside of a transaction wait for locks as long as they must.
@@ -119,6 +229,25 @@ impl Tx {
             "a committed write touched other rows than it must"
         );
         Err(TxError::Unknown)
+    }
+}
+
+/// What a write that must touch so many rows came to.
+pub(super) fn touches(
+    sql: &'static str,
+    touched: Result<u64, TxError>,
+    expected: u64,
+    otherwise: Option<TxError>,
+) -> Result<(), TxError> {
+    match touched {
+        Ok(touched) if touched == expected => Ok(()),
+        Ok(touched) => Err(otherwise.unwrap_or(TxError::Rows {
+            statement: statement_name(sql),
+            expected,
+            touched,
+        })),
+        Err(TxError::Constraint) => Err(otherwise.unwrap_or(TxError::Constraint)),
+        Err(error) => Err(error),
     }
 }
 
