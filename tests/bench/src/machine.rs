@@ -151,7 +151,7 @@ impl Bare {
     }
 }
 
-/// Resident memory of a process and of all below it, in megabytes (10^6 bytes). What they share counts for each.
+/// Resident memory of a process and of all below it, in megabytes (10^6 bytes).
 pub(crate) fn resident_tree_mb(pid: u32) -> anyhow::Result<f64> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -169,17 +169,24 @@ pub(crate) fn resident_tree_mb(pid: u32) -> anyhow::Result<f64> {
         tree.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
         at += 1;
     }
-    tree.into_iter().map(resident_mb).sum()
+    Ok(tree.into_iter().map(proportional_mb).sum())
+}
+
+/// Resident memory of a process, in megabytes (10^6 bytes), in which a page that several have counts for each of them in part.
+fn proportional_mb(pid: u32) -> f64 {
+    // One that has just ended has none.
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    kib_of(&rollup, "Pss:").unwrap_or_default() * 1024.0 / 1e6
+}
+
+fn kib_of(text: &str, name: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
 /// Resident memory of a process, in megabytes (10^6 bytes).
 pub(crate) fn resident_mb(pid: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: f64 = line
-        .and_then(|line| line.trim().strip_suffix(" kB"))
-        .context("no VmRSS in the status of the process")?
-        .trim()
-        .parse()?;
+    let kib = kib_of(&status, "VmRSS:").context("no VmRSS in the status of the process")?;
     Ok(kib * 1024.0 / 1e6)
 }
