@@ -8,7 +8,7 @@ mod search;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use powercontext::families::memory::commit::{Applied, apply};
-use powercontext::families::memory::read;
+use powercontext::families::memory::{self, read};
 use powercontext::families::{Load, Loaded};
 use powercontext::ledger::{NewSource, capture};
 use powercontext::rt;
@@ -87,7 +87,7 @@ async fn commit(db: &Db, write: &MemoryWrite) -> Result<Applied, TxError> {
 /// Captures one source and commits one entry that cites it for each text, all in one revision.
 async fn know(db: &Db, scope: &ScopeId, texts: &[&str]) -> anyhow::Result<()> {
     let sources = capture_more(db, scope, 1).await?;
-    let loaded = read::load(db, scope, ALL).await?;
+    let loaded = memory::load::load(db, scope, ALL).await?;
     let candidates = texts.iter().map(|text| candidate(None, text, &sources));
     let write = planned(scope, &loaded, candidates.collect::<anyhow::Result<_>>()?)?;
     commit(db, &write).await?;

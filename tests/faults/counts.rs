@@ -247,3 +247,63 @@ async fn a_worker_in_steady_refill_needs_less_than_a_round_trip_an_item_for_its_
     );
     rig.check().await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finish_that_writes_a_memory_is_two_round_trips_more_however_much_it_writes() -> anyhow::Result<()> {
+    let rig = Rig::new().await?;
+    warm(&rig).await?;
+    for sources in [1, 3, 9] {
+        let scope = ScopeId::parse(format!("{sources} sources"))?;
+        for n in 1..sources {
+            rig.capture(&scope, &format!("source {n}")).await?;
+        }
+        let claimed = rig.running(scope.as_str()).await?;
+        let done = rig.done(&claimed).await?;
+        let before = rig.proxy.counts();
+        ensure!(rig.ledger.finish(&claimed, done).await? == Ended::Succeeded);
+        ensure!(since(&rig, before) == (4, 1), "{sources}: {:?}", since(&rig, before));
+    }
+    rig.check().await
+}
+
+/// Another source of a scope, and an item for it.
+async fn more(rig: &Rig, scope: &ScopeId, source: &str) -> anyhow::Result<()> {
+    rig.capture(scope, source).await?;
+    let asked = rig.direct.flush(request(scope)).await?;
+    ensure!(matches!(asked, Flushed::Accepted { created: true, .. }), "{asked:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_that_never_rests_is_ended_by_its_rows_and_one_that_rests_as_decided_ahead() -> anyhow::Result<()> {
+    let rig = Rig::new().await?;
+    warm(&rig).await?;
+    let scope = ScopeId::parse("busy")?;
+    let mut claimed = rig.running(scope.as_str()).await?;
+    // The first end finds out, and prepares what it needs then. The fourth run finds its source consumed by the third.
+    for (n, wanted) in (0..5).zip([None, Some(7), Some(7), Some(6), Some(4)]) {
+        let is_followed = n < 3;
+        let source = format!("more {n}");
+        if is_followed {
+            more(&rig, &scope, &source).await?;
+        }
+        let done = rig.done(&claimed).await?;
+        let before = rig.proxy.counts();
+        ensure!(rig.ledger.finish(&claimed, done).await? == Ended::Succeeded);
+        let (trips, commits) = since(&rig, before);
+        ensure!(
+            wanted.is_none_or(|wanted| trips == wanted) && commits == 1,
+            "{n}: {trips} trips, {commits} commits"
+        );
+        if !is_followed {
+            more(&rig, &scope, &source).await?;
+        }
+        claimed = rig
+            .ledger
+            .claim(&claim(1))
+            .await?
+            .pop()
+            .context("nothing was claimed")?;
+    }
+    rig.check().await
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use async_trait::async_trait;
 use powercontext::dev::model::{ModelOptions, serve};
-use powercontext::families::memory::{self, MemoryFamily, MemorySettings, read};
+use powercontext::families::memory::{self, MemoryFamily, MemorySettings, load};
 use powercontext::families::{
     self, Cancel, Committed, DomainWrite, Family, FamilySpec, HostError, Load, Loaded, ProcessorHost, Reached, Reserve,
     Reserved, ResultCode, RunResult, Search, SearchHit,
@@ -305,7 +305,7 @@ struct Reader {
 #[async_trait]
 impl ProcessorHost for Reader {
     async fn load(&self, request: Load) -> Result<Loaded, HostError> {
-        let loaded = read::load(&self.db, &self.scope, request).await;
+        let loaded = load::load(&self.db, &self.scope, request).await;
         loaded.map_err(|_| HostError::Unavailable)
     }
 

@@ -105,7 +105,7 @@ async fn a_frozen_client_keeps_its_locks_no_longer_than_the_transaction_limit() 
     let rig = Rig::new().await?;
     let scope = ScopeId::parse("s")?;
     rig.capture(&scope, "before").await?;
-    mute(&rig, At::Statement("intents.mark_dirty"), Act::MuteBefore);
+    mute(&rig, At::Statement("intents.mark_all_dirty"), Act::MuteBefore);
     let (db, frozen) = (rig.db.clone(), source(&scope, "frozen")?);
     let frozen = rt::spawn(async move { capture(&db, frozen).await });
     let started = until("the frozen transaction holds its locks", SLACK, async || {

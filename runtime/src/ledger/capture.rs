@@ -96,10 +96,8 @@ async fn store(tx: &mut Tx, new: &NewSource) -> Result<Option<Captured>, TxError
         }));
     }
     let position = sources::append(tx, scope, source, payload, head).await?;
-    for binding in BINDINGS {
-        let binding = BindingName::parse(binding).expect("a constant of the right form");
-        intents::mark_dirty(tx, &binding, scope).await?;
-    }
+    let bindings = BINDINGS.map(|name| BindingName::parse(name).expect("a constant of the right form"));
+    intents::mark_all_dirty(tx, &bindings, scope).await?;
     Ok(Some(Captured {
         position,
         replayed: false,

@@ -205,11 +205,14 @@ impl Ledger {
         let input = Arc::new(Input {
             ledger: self.clone(),
             spec,
-            lane,
             scope: claim.scope.clone(),
             id: *claim.held.key(),
             holder,
-            usual: claim.usual.clone().filter(|_| matches!(end, End::Finish(..))),
+            usual: claim
+                .usual
+                .clone()
+                .filter(|_| matches!(end, End::Finish(..)) && !self.0.busy.has(&lane)),
+            lane,
             slot: claim.slot,
             started_at: claim.claimed_at,
             end,
@@ -241,13 +244,13 @@ impl Ledger {
                 Handed::Succeeded => return Ok((Ended::Succeeded, Way::Usual)),
                 Handed::Unknown => Err(TxError::Unknown),
                 Handed::Alone(turn) if is_usual => {
-                    let run: Body<Input, Ended> = |tx, input| Box::pin(usual_in(tx, input));
+                    let run: Body<Input, (Ended, bool)> = |tx, input| Box::pin(usual_in(tx, input));
                     let written = self.db().tx_once_with(name, input, run).await;
                     drop(turn);
                     written
                 }
                 Handed::Alone(_) => {
-                    let run: Body<Input, Ended> = |tx, input| Box::pin(end_in(tx, input));
+                    let run: Body<Input, (Ended, bool)> = |tx, input| Box::pin(end_in(tx, input));
                     self.db().tx_with(name, input, run).await
                 }
             };
@@ -255,7 +258,12 @@ impl Ledger {
             match written {
                 // Somebody touched or holds the item, its lane or its intent: rolled back, and decided on what the rows say
                 // once they are free.
-                Err(TxError::Rows { .. } | TxError::Busy(Busy::Lock | Busy::Limit)) if is_usual => is_usual = false,
+                Err(error @ (TxError::Rows { .. } | TxError::Busy(Busy::Lock | Busy::Limit))) if is_usual => {
+                    is_usual = false;
+                    if matches!(error, TxError::Rows { .. }) {
+                        self.0.busy.found(&input.lane, true);
+                    }
+                }
                 Err(TxError::Unknown) => match self.outcome(claim).await {
                     Ok(Some(ended)) => return Ok((ended, Way::General)),
                     Ok(None) if runs < RUNS_MAX => runs += 1,
@@ -267,7 +275,11 @@ impl Ledger {
                     return Ok((self.outcome(claim).await?.unwrap_or(Ended::Lost), Way::General));
                 }
                 Err(TxError::Fenced(FenceLost::Item)) => return Ok((Ended::Lost, Way::General)),
-                ended => return ended.map(|ended| (ended, way)),
+                Err(error) => return Err(error),
+                Ok((ended, emptied)) => {
+                    self.0.busy.found(&input.lane, !emptied);
+                    return Ok((ended, way));
+                }
             }
         }
     }
@@ -372,7 +384,7 @@ async fn window_in(tx: &mut Tx, input: &WindowInput) -> Result<Option<Position>,
 
 /// The finish that was decided ahead, as guarded statements that are the locks. [`TxError::Rows`] when a guard does not
 /// hold.
-async fn usual_in(tx: &mut Tx, input: &Input) -> Result<Ended, TxError> {
+async fn usual_in(tx: &mut Tx, input: &Input) -> Result<(Ended, bool), TxError> {
     let key = input.spec.logical_key(&input.scope);
     let (Some(usual), End::Finish(done, _), Some(row)) = (&input.usual, &input.end, input.row(&key)) else {
         return Err(corrupt("run"));
@@ -386,10 +398,11 @@ async fn usual_in(tx: &mut Tx, input: &Input) -> Result<Ended, TxError> {
     let intent = SettleRow::new(&input.spec.binding, &input.scope, usual.emptied(), settled);
     batch::settle(tx, &[intent]).await?;
     tx.note(usual_note(input, now));
-    Ok(Ended::Succeeded)
+    Ok((Ended::Succeeded, true))
 }
 
-async fn end_in(tx: &mut Tx, input: &Input) -> Result<Ended, TxError> {
+/// The end that the rows allow, and whether the lane is empty then.
+async fn end_in(tx: &mut Tx, input: &Input) -> Result<(Ended, bool), TxError> {
     let lost = TxError::Fenced(FenceLost::Item);
     let lane = LockedLane::lock(tx, &input.lane).await?;
     let row = lane.row(input.id).ok_or_else(|| lost.clone())?;
@@ -437,12 +450,13 @@ async fn end_in(tx: &mut Tx, input: &Input) -> Result<Ended, TxError> {
         },
     )
     .await?;
+    let is_empty = emptied.is_some();
     write_intent(tx, &input.spec, row, emptied, settled).await?;
     let outcome = step.effects.iter().find_map(|effect| match effect {
         Effect::CloseAttempt { outcome, .. } => Some(*outcome),
         _ => None,
     });
-    Ok(ended(&step.item.state, outcome))
+    Ok((ended(&step.item.state, outcome), is_empty))
 }
 
 impl Ended {

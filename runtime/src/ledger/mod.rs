@@ -5,6 +5,7 @@
 //! fence and expiry in the statement itself (I3). A commit of unknown outcome is re-read before anything else is written.
 
 mod admit;
+mod busy;
 mod capture;
 mod claim;
 mod end;
@@ -70,6 +71,7 @@ struct Inner {
     signals: Signals,
     tracer: OnceLock<Tracer>,
     together: together::Together,
+    busy: busy::BusyLanes,
     /// How many of the starts of a kind since its last ordinary one were others'.
     shares: Mutex<BTreeMap<WorkKind, StartShare>>,
     slots_made: slots::Made,
@@ -90,6 +92,7 @@ impl Ledger {
             signals: Signals::default(),
             tracer: OnceLock::new(),
             together: together::Together::default(),
+            busy: busy::BusyLanes::default(),
             shares: Mutex::default(),
             slots_made: slots::Made::default(),
         }))

@@ -15,7 +15,7 @@ use crate::store::tx::Tx;
 statements! {
     /// Texts of this aggregate.
     IntentsSql, intents {
-        get, lock, create, save, mark_dirty, pending, upper, page_dirty, page_owed, lock_scan, save_scan, mark_if_clean, owed
+        get, lock, create, save, mark_dirty, mark_all_dirty, pending, upper, page_dirty, page_owed, lock_scan, save_scan, mark_if_clean, owed
     }
 }
 
@@ -68,7 +68,7 @@ pub async fn save(tx: &mut Tx, binding: &BindingName, scope: &ScopeId, intent: &
         binding.as_str(),
         scope.as_str()
     ];
-    tx.later(sql.save, args, None).await
+    tx.with_commit_one(sql.save, args).await
 }
 
 /// Counts one change of a scope's input for a binding.
@@ -81,6 +81,22 @@ pub async fn mark_dirty(tx: &mut Tx, binding: &BindingName, scope: &ScopeId) -> 
     tx.execute(sql.mark_dirty, values![binding.as_str(), scope.as_str()])
         .await
         .map(|_| ())
+}
+
+/// Counts one change of a scope's input for these bindings, in one statement that locks their intents in this order.
+///
+/// # Errors
+/// [`TxError`].
+pub async fn mark_all_dirty(tx: &mut Tx, bindings: &[BindingName; 4], scope: &ScopeId) -> Result<(), TxError> {
+    let sql = IntentsSql::of(tx.dialect());
+    for binding in bindings {
+        tx.locks(LockKind::Intent, binding.as_str());
+    }
+    let args: Vec<Value<'_>> = bindings
+        .iter()
+        .flat_map(|binding| [binding.as_str().into(), scope.as_str().into()])
+        .collect();
+    tx.execute(sql.mark_all_dirty, &args).await.map(|_| ())
 }
 
 /// Bindings that [`pending`] looks at.

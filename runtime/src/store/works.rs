@@ -163,6 +163,7 @@ pub async fn lane_view(tx: &mut Tx, lane: Lane) -> Result<(LaneView, Vec<WorkRow
     let mut rows = Vec::new();
     if let Some(head) = lane.head {
         for row in tx.fetch(sql.lane_live, values![lane.key.as_str(), head.get()]).await? {
+            tx.read_now(row.time("now")?);
             rows.push(decode(&row)?);
         }
     }

@@ -1,16 +1,17 @@
 //! The worker's end of a family's only door: reads from the store, writes under the run's lease.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use powercontext_core::fail::FailCode;
 
-use crate::families::memory::read;
+use crate::families::memory::{load, read};
 use crate::families::{
     self, Committed, DomainWrite, HostError, Load, Loaded, ProcessorHost, Reserve, Reserved, Search, SearchHit,
 };
 use crate::ledger::{self, Claimed, Ledger};
+use crate::store::standing::Standing;
 use crate::store::{Down, TxError, TxName, cursors};
 use crate::telemetry::trace::Below;
 use crate::worker::spans;
@@ -20,6 +21,8 @@ pub(super) struct StoreHost {
     ledger: Ledger,
     claimed: Claimed,
     below: Below,
+    /// Where the scope stood before the run began, for its first load.
+    standing: Mutex<Option<Standing>>,
     /// Whether a request of the run met a database that was out of reach or busy.
     was_away: AtomicBool,
 }
@@ -31,6 +34,7 @@ impl StoreHost {
             ledger,
             claimed,
             below,
+            standing: Mutex::default(),
             was_away: AtomicBool::new(false),
         }
     }
@@ -56,9 +60,14 @@ impl StoreHost {
             let done = families::test_only::nothing_pending(self.ledger.db(), &self.claimed.scope, spec).await;
             return done.ok()?;
         }
-        read::nothing_pending(self.ledger.db(), &self.claimed.scope)
-            .await
-            .ok()?
+        let standing = load::standing(self.ledger.db(), &self.claimed.scope).await.ok()?;
+        let done = load::nothing_pending(&standing);
+        *self.standing() = Some(standing);
+        done
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Option<Standing>> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The kind of the run, if it is that of a family that only tests have.
@@ -91,7 +100,8 @@ impl ProcessorHost for StoreHost {
             let loaded = families::test_only::load(self.ledger.db(), &self.claimed.scope, spec).await;
             return loaded.map_err(|error| self.error(&error));
         }
-        read::load(self.ledger.db(), &self.claimed.scope, request)
+        let standing = self.standing().take();
+        load::load_from(self.ledger.db(), &self.claimed.scope, request, standing)
             .await
             .map_err(|error| self.error(&error))
     }

@@ -1,6 +1,6 @@
 //! A run's write: all of it or nothing, once.
 
-use powercontext::families::memory::read;
+use powercontext::families::memory::{load, read};
 use powercontext::store::artifacts::{self, ArtifactKey};
 use powercontext::store::{Db, TxError, TxName};
 use powercontext_core::fail::FailCode;
@@ -42,7 +42,7 @@ fn cursor(sequence: usize, generation: u64) -> Cursor {
 
 /// Everything that a commit could have changed.
 async fn everything(db: &Db, scope: &ScopeId) -> anyhow::Result<impl PartialEq + std::fmt::Debug> {
-    let loaded = read::load(db, scope, ALL).await?;
+    let loaded = load::load(db, scope, ALL).await?;
     let entries = read::entries(db, scope, true).await?;
     Ok((loaded, entries, read::changes(db, scope, 0).await?))
 }
@@ -50,7 +50,7 @@ async fn everything(db: &Db, scope: &ScopeId) -> anyhow::Result<impl PartialEq +
 async fn a_run_writes_revision_entries_lineage_and_cursor_together(db: TestDb) -> anyhow::Result<()> {
     let (scope, db) = (db.scope("s")?, &db.db);
     let sources = capture_more(db, &scope, 3).await?;
-    let loaded = read::load(db, &scope, ALL).await?;
+    let loaded = load::load(db, &scope, ALL).await?;
     assert_eq!((loaded.cursor, loaded.journal_head), (Cursor::START, position(3)));
     assert_eq!(loaded.memory, None);
     let candidates = vec![
@@ -69,7 +69,7 @@ async fn a_run_writes_revision_entries_lineage_and_cursor_together(db: TestDb) -
     );
     assert_eq!(friday.source_refs, sources[..1]);
     assert!(friday.is_intact());
-    let loaded = read::load(db, &scope, ALL).await?;
+    let loaded = load::load(db, &scope, ALL).await?;
     assert_eq!((loaded.cursor, loaded.sources.len()), (cursor(3, 1), 0));
     assert_eq!(
         loaded.memory.map(|m| (m.revision, m.manifest.len())),
@@ -81,7 +81,7 @@ async fn a_run_writes_revision_entries_lineage_and_cursor_together(db: TestDb) -
 async fn a_write_applied_again_is_refused_and_changes_nothing(db: TestDb) -> anyhow::Result<()> {
     let (scope, db) = (db.scope("s")?, &db.db);
     let sources = capture_more(db, &scope, 2).await?;
-    let loaded = read::load(db, &scope, ALL).await?;
+    let loaded = load::load(db, &scope, ALL).await?;
     let write = planned(&scope, &loaded, vec![candidate(None, "a", &sources)?])?;
     commit(db, &write).await?;
     let before = everything(db, &scope).await?;
@@ -95,7 +95,7 @@ async fn a_plan_on_a_head_that_moved_leaves_cursor_and_memory_alone(db: TestDb) 
     let (scope, db) = (db.scope("s")?, &db.db);
     for _ in 0..2 {
         let sources = capture_more(db, &scope, 1).await?;
-        let loaded = read::load(db, &scope, ALL).await?;
+        let loaded = load::load(db, &scope, ALL).await?;
         let late = planned(&scope, &loaded, vec![candidate(None, "late", &sources)?])?;
         // Another writer of the Memory that does not touch the cursor.
         let early = MemoryWrite {
@@ -110,7 +110,7 @@ async fn a_plan_on_a_head_that_moved_leaves_cursor_and_memory_alone(db: TestDb) 
         let before = everything(db, &scope).await?;
         assert_eq!(commit(db, &late).await, Err(TxError::Refused(FailCode::HeadChanged)));
         assert_eq!(everything(db, &scope).await?, before);
-        let loaded = read::load(db, &scope, ALL).await?;
+        let loaded = load::load(db, &scope, ALL).await?;
         commit(db, &planned(&scope, &loaded, Vec::new())?).await?;
     }
     Ok(())
@@ -120,7 +120,7 @@ async fn of_two_runs_over_one_window_one_commits(db: TestDb) -> anyhow::Result<(
     for round in 0..5 {
         let (scope, db) = (db.scope(&format!("{round}"))?, &db.db);
         let sources = capture_more(db, &scope, 1).await?;
-        let loaded = read::load(db, &scope, ALL).await?;
+        let loaded = load::load(db, &scope, ALL).await?;
         let one = planned(&scope, &loaded, vec![candidate(None, "one", &sources)?])?;
         let two = planned(&scope, &loaded, vec![candidate(None, "two", &sources)?])?;
         let (one, two) = tokio::join!(commit(db, &one), commit(db, &two));
@@ -143,11 +143,11 @@ async fn of_two_runs_over_one_window_one_commits(db: TestDb) -> anyhow::Result<(
 async fn a_run_that_learned_nothing_moves_only_the_cursor(db: TestDb) -> anyhow::Result<()> {
     let (scope, db) = (db.scope("s")?, &db.db);
     capture_more(db, &scope, 2).await?;
-    let loaded = read::load(db, &scope, ALL).await?;
+    let loaded = load::load(db, &scope, ALL).await?;
     let applied = commit(db, &planned(&scope, &loaded, Vec::new())?).await?;
     assert_eq!((applied.cursor, applied.revision), (Some(cursor(2, 1)), None));
     assert_eq!(read::head(db, &scope).await?, None);
-    assert_eq!(read::load(db, &scope, ALL).await?.cursor, cursor(2, 1));
+    assert_eq!(load::load(db, &scope, ALL).await?.cursor, cursor(2, 1));
     Ok(())
 }
 
@@ -174,7 +174,7 @@ async fn a_cursor_moves_neither_back_nor_past_the_journal(db: TestDb) -> anyhow:
 async fn a_plan_that_contradicts_itself_is_refused(db: TestDb) -> anyhow::Result<()> {
     let (scope, db) = (db.scope("s")?, &db.db);
     let sources = capture_more(db, &scope, 1).await?;
-    let loaded = read::load(db, &scope, ALL).await?;
+    let loaded = load::load(db, &scope, ALL).await?;
     let good = planned(&scope, &loaded, vec![candidate(None, "a", &sources)?])?;
     let mut forged = good.clone();
     for version in forged.plan.iter_mut().flat_map(|plan| &mut plan.new_versions) {
@@ -190,7 +190,7 @@ async fn a_revised_entry_keeps_its_id_and_its_history(db: TestDb) -> anyhow::Res
     know(db, &scope, &["red", "blue"]).await?;
     let red = stating(db, &scope, "red").await?;
     let sources = capture_more(db, &scope, 1).await?;
-    let loaded = read::load(db, &scope, ALL).await?;
+    let loaded = load::load(db, &scope, ALL).await?;
     let revised = candidate(Some(&red.entry_id), "green", &sources)?;
     commit(db, &planned(&scope, &loaded, vec![revised])?).await?;
     let green = stating(db, &scope, "green").await?;

@@ -1,6 +1,7 @@
 //! A person's edits, and what the Memory then shows of itself.
 
 use powercontext::families::memory::edit::{Changed, EditError, edit};
+use powercontext::families::memory::load;
 use powercontext::families::memory::read::{self, ChangesError, EntryError};
 use powercontext::store::Db;
 use powercontext_core::ids::{EntryVersionId, FamilyName, ScopeId};
@@ -260,9 +261,9 @@ async fn history_longer_than_a_page_is_answered_whole(db: TestDb) -> anyhow::Res
 async fn an_edit_leaves_the_cursor_alone(db: TestDb) -> anyhow::Result<()> {
     let (scope, db) = (db.scope("s")?, &db.db);
     capture_more(db, &scope, 2).await?;
-    let before = read::load(db, &scope, ALL).await?;
+    let before = load::load(db, &scope, ALL).await?;
     remember(db, &scope, "a").await?;
-    let after = read::load(db, &scope, ALL).await?;
+    let after = load::load(db, &scope, ALL).await?;
     assert_eq!((after.cursor, after.sources), (before.cursor, before.sources));
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use powercontext::families::Load;
 use powercontext::families::host::SourceUse;
-use powercontext::families::memory::read;
+use powercontext::families::memory::{load, read};
 use powercontext::ledger::{NewSource, capture};
 use powercontext::store::sources::Payload;
 use powercontext::store::{Dialect, TxError};
@@ -40,7 +40,7 @@ async fn capture_one(db: &TestDb, scope: &ScopeId, kind: &str, content: &str, me
 }
 
 async fn positions(db: &TestDb, scope: &ScopeId, request: Load) -> Result<Vec<u64>, TxError> {
-    let loaded = read::load(&db.db, scope, request).await?;
+    let loaded = load::load(&db.db, scope, request).await?;
     Ok(loaded.sources.iter().map(|source| source.position.get()).collect())
 }
 
@@ -51,7 +51,7 @@ async fn a_window_starts_behind_the_cursor_and_ends_at_its_limit_or_the_head(db:
     capture_more(&db.db, &scope, 5).await?;
     for expected in [&[1, 2][..], &[3, 4], &[5], &[]] {
         assert_eq!(positions(&db, &scope, two).await?, expected);
-        let loaded = read::load(&db.db, &scope, two).await?;
+        let loaded = load::load(&db.db, &scope, two).await?;
         assert_eq!(loaded.journal_head, position(5));
         commit(&db.db, &planned(&scope, &loaded, Vec::new())?).await?;
     }
@@ -124,7 +124,7 @@ async fn a_source_of_another_type_is_consumed_and_never_shown(db: TestDb) -> any
     let scope = db.scope("s")?;
     capture_one(&db, &scope, "content", "shown", Value::Null).await?;
     capture_one(&db, &scope, "code-query", "hidden", Value::Null).await?;
-    let loaded = read::load(&db.db, &scope, ALL).await?;
+    let loaded = load::load(&db.db, &scope, ALL).await?;
     let seen: Vec<_> = loaded.sources.iter().map(|s| (s.usage, s.content.clone())).collect();
     assert_eq!(
         seen,
@@ -140,7 +140,7 @@ async fn metadata_reaches_the_model_only_when_there_is_some(db: TestDb) -> anyho
     let scope = db.scope("s")?;
     capture_one(&db, &scope, "content", "a", Value::Null).await?;
     capture_one(&db, &scope, "content", "bb", json!({"speaker": "猫"})).await?;
-    let loaded = read::load(&db.db, &scope, ALL).await?;
+    let loaded = load::load(&db.db, &scope, ALL).await?;
     let seen: Vec<_> = loaded.sources.into_iter().map(|s| s.content).collect();
     assert_eq!(
         seen,
@@ -169,7 +169,7 @@ async fn the_most_recently_changed_entries_are_given_first_and_as_many_as_fit(db
             entry_bytes_max: bytes,
             ..ALL
         };
-        let memory = read::load(&db.db, &scope, request).await?.memory;
+        let memory = load::load(&db.db, &scope, request).await?.memory;
         let memory = memory.ok_or_else(|| anyhow::anyhow!("there is a Memory"))?;
         let texts: Vec<_> = memory.active.iter().map(|entry| entry.text.as_str()).collect();
         assert_eq!(texts, expected, "{bytes} bytes");

@@ -8,6 +8,7 @@
 pub mod commit;
 pub mod edit;
 mod extract;
+pub mod load;
 mod prompt;
 pub mod read;
 

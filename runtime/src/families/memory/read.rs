@@ -1,4 +1,4 @@
-//! Reading a scope's Memory: for a run, and for people.
+//! Reading a scope's Memory: for people, and what a run's load ([`load`](super::load)) has in common with them.
 //!
 //! SQLite reads one snapshot. OceanBase reads what is committed at each statement, so a reader that needs several first
 //! reads which revision is current, and then only rows that belong to that revision: revisions and entry versions never
@@ -7,167 +7,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use powercontext_core::fail::FailCode;
-use powercontext_core::ids::{EntryVersionId, ScopeId, SourceType};
-use powercontext_core::memory::{
-    EntryChange, EntryState, EntryVersion, ManifestEntry, MemoryCitation, MemoryContent, MemoryHead,
-};
-use powercontext_core::refs::{Position, Revision};
-use powercontext_core::window::Window;
-use serde_json::json;
+use powercontext_core::ids::{EntryVersionId, ScopeId};
+use powercontext_core::memory::{EntryChange, EntryState, EntryVersion, ManifestEntry, MemoryCitation, MemoryContent};
+use powercontext_core::refs::Revision;
 
-use super::commit::binding;
-use crate::families::Done;
-use crate::families::host::{Load, Loaded, LoadedSource, SourceUse};
 use crate::store::artifacts::{self, ArtifactKey};
 use crate::store::error::corrupt;
 use crate::store::memory_entries::{self, Match, Place, VERSIONS_MAX};
-use crate::store::sources::{self, SourceRow};
-use crate::store::standing::{self, Standing};
 use crate::store::{Db, Tx, TxError, TxName};
 
 /// Entries read at once; an entry has at most 8 KiB of text.
-const ENTRIES_PAGE: u32 = 500;
+pub(super) const ENTRIES_PAGE: u32 = 500;
 /// Revisions read at once; each holds the whole manifest.
 const REVISIONS_PAGE: u32 = 16;
 /// How often a search whose head moved is run in all.
 const SEARCHES_MAX: u32 = 5;
 /// Ranks before the first one, in the reciprocal-rank score.
 const RANK_OFFSET: u32 = 60;
-
-/// Reads the next window of a scope and its Memory, within the limits of the request. Everything is read after the call,
-/// so a run that calls this after its claim sees every source that was captured before the claim.
-///
-/// # Errors
-/// [`TxError::Refused`] with `SourceWindowUnavailable` when the journal has a hole; other [`TxError`]s.
-pub async fn load(db: &Db, scope: &ScopeId, request: Load) -> Result<Loaded, TxError> {
-    let input = Arc::new((scope.clone(), request));
-    db.read_with(TxName::Load, &input, |tx, (scope, request)| {
-        Box::pin(load_in(tx, scope, *request))
-    })
-    .await
-}
-
-/// The end of a run that would find nothing pending; `None` when there is something.
-///
-/// # Errors
-/// [`TxError`].
-pub async fn nothing_pending(db: &Db, scope: &ScopeId) -> Result<Option<Done>, TxError> {
-    let scope = Arc::new(scope.clone());
-    db.read_with(TxName::Load, &scope, |tx, scope| {
-        Box::pin(nothing_pending_in(tx, scope))
-    })
-    .await
-}
-
-async fn nothing_pending_in(tx: &mut Tx, scope: &ScopeId) -> Result<Option<Done>, TxError> {
-    let Standing {
-        cursor,
-        journal_head,
-        revision,
-    } = standing::read(tx, &binding(), &ArtifactKey::memory(scope)).await?;
-    if journal_head > cursor.sequence {
-        return Ok(None);
-    }
-    Ok(Some(super::nothing_pending(cursor.sequence, journal_head, revision)))
-}
-
-async fn load_in(tx: &mut Tx, scope: &ScopeId, request: Load) -> Result<Loaded, TxError> {
-    let key = ArtifactKey::memory(scope);
-    let Standing {
-        cursor,
-        journal_head,
-        revision,
-    } = standing::read(tx, &binding(), &key).await?;
-    let mut loaded = Loaded {
-        cursor,
-        journal_head,
-        sources: Vec::new(),
-        memory: None,
-    };
-    let pending = Window::next(cursor.sequence, journal_head, request.sources_max);
-    let sizes = match (pending, revision) {
-        (None, None) => Vec::new(),
-        (Some(window), None) => sources::sizes(tx, scope, window).await?,
-        (None, Some(at)) => {
-            let content = content_at(tx, &key, at).await?.ok_or_else(|| corrupt("revision"))?;
-            loaded.memory = Some(memory_head(at, &content, Vec::new()));
-            Vec::new()
-        }
-        (Some(window), Some(at)) => {
-            let ahead = standing::ahead(tx, window, &key, at, ENTRIES_PAGE).await?;
-            let content = decode(&ahead.content.ok_or_else(|| corrupt("revision"))?)?;
-            let first = Some(ahead.page);
-            let active = entries_at(tx, scope, content.manifest(), false, request.entry_bytes_max, first).await?;
-            loaded.memory = Some(memory_head(at, &content, active));
-            ahead.sizes
-        }
-    };
-    if let Some(window) = pending {
-        loaded.sources = evidence(tx, scope, window, sizes, request.source_bytes_max).await?;
-    }
-    Ok(loaded)
-}
-
-fn memory_head(revision: Revision, content: &MemoryContent, active: Vec<EntryVersion>) -> MemoryHead {
-    MemoryHead {
-        revision,
-        active,
-        manifest: content.manifest().to_vec(),
-    }
-}
-
-/// Sources of a window up to a number of bytes; the first one always.
-async fn evidence(
-    tx: &mut Tx,
-    scope: &ScopeId,
-    window: Window,
-    sizes: Vec<(Position, u64)>,
-    bytes_max: u64,
-) -> Result<Vec<LoadedSource>, TxError> {
-    const MISSING: TxError = TxError::Refused(FailCode::SourceWindowUnavailable);
-    let (mut through, mut bytes, mut is_full) = (window.after, 0_u64, false);
-    for (position, size) in sizes {
-        if position != through.next() {
-            return Err(MISSING);
-        }
-        bytes = bytes.saturating_add(size);
-        is_full = bytes > bytes_max && through > window.after;
-        if is_full {
-            break;
-        }
-        through = position;
-    }
-    if !is_full && through != window.through {
-        return Err(MISSING);
-    }
-    let taken = Window { through, ..window };
-    let rows = sources::window(tx, scope, taken).await?;
-    if rows.len() as u64 != taken.len() {
-        return Err(MISSING);
-    }
-    Ok(rows.into_iter().map(shown).collect())
-}
-
-/// A source as a run sees it. Only what a client wrote is evidence; a type that this build does not know is consumed with
-/// its window and never shown to a model.
-fn shown(row: SourceRow) -> LoadedSource {
-    let (usage, content) = if row.source.name == SourceType::content() {
-        let content = match row.payload.metadata() {
-            Some(metadata) => json!({"content": row.payload.content(), "metadata": metadata}),
-            None => json!({"content": row.payload.content()}),
-        };
-        (SourceUse::Evidence, content)
-    } else {
-        (SourceUse::LineageOnly, serde_json::Value::Null)
-    };
-    LoadedSource {
-        position: row.position,
-        source: row.source,
-        usage,
-        content,
-    }
-}
 
 /// The current revision and its content.
 pub(super) async fn head_content(tx: &mut Tx, scope: &ScopeId) -> Result<Option<(Revision, MemoryContent)>, TxError> {
@@ -179,18 +35,18 @@ pub(super) async fn head_content(tx: &mut Tx, scope: &ScopeId) -> Result<Option<
     Ok(Some((revision, content.ok_or_else(|| corrupt("revision"))?)))
 }
 
-async fn content_at(tx: &mut Tx, key: &ArtifactKey, at: Revision) -> Result<Option<MemoryContent>, TxError> {
+pub(super) async fn content_at(tx: &mut Tx, key: &ArtifactKey, at: Revision) -> Result<Option<MemoryContent>, TxError> {
     let bytes = artifacts::content(tx, key, at).await?;
     bytes.as_deref().map(decode).transpose()
 }
 
-fn decode(bytes: &[u8]) -> Result<MemoryContent, TxError> {
+pub(super) fn decode(bytes: &[u8]) -> Result<MemoryContent, TxError> {
     MemoryContent::decode(bytes).map_err(|_| corrupt("content"))
 }
 
 /// Entries exactly as a manifest names them, the most recently changed first, as long as their texts fit.
 /// `first` is their first page, where it was read already.
-async fn entries_at(
+pub(super) async fn entries_at(
     tx: &mut Tx,
     scope: &ScopeId,
     manifest: &[ManifestEntry],

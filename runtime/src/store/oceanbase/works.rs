@@ -15,7 +15,7 @@ WHERE work_id = ?"
         "-- works.lane_live
 SELECT ",
         work_columns!(),
-        "
+        ", UTC_TIMESTAMP(6) AS now
 FROM pc_work_items
 WHERE lane_key = ? AND lane_sequence >= ? AND status NOT IN ('succeeded', 'cancelled')
 ORDER BY lane_sequence

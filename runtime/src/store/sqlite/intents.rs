@@ -23,6 +23,10 @@ WHERE binding_name = ? AND scope_id = ?",
 INSERT INTO pc_artifact_processing_intents (binding_name, scope_id, dirty_generation)
 VALUES (?, ?, 1)
 ON CONFLICT (binding_name, scope_id) DO UPDATE SET dirty_generation = dirty_generation + 1",
+    mark_all_dirty: "-- intents.mark_all_dirty
+INSERT INTO pc_artifact_processing_intents (binding_name, scope_id, dirty_generation)
+VALUES (?, ?, 1), (?, ?, 1), (?, ?, 1), (?, ?, 1)
+ON CONFLICT (binding_name, scope_id) DO UPDATE SET dirty_generation = dirty_generation + 1",
     pending: "-- intents.pending
 SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now,
   (SELECT 1 FROM pc_artifact_processing_intents WHERE binding_name = ? AND is_dirty = 1 LIMIT 1) AS p0,

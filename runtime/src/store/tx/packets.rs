@@ -24,7 +24,7 @@ pub(super) struct Waiting {
 }
 
 /// The statements that go out together with COMMIT, and how many rows each of them must touch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Last {
     packet: Packet,
     touches: Vec<Touches>,
@@ -34,7 +34,7 @@ impl Tx {
     /// Sends several statements in one round trip and answers one [`Answer`] each. OceanBase only; where BEGIN has not
     /// been sent yet it goes with them.
     pub(crate) async fn packet(&mut self, packet: &Packet) -> Result<Vec<Answer>, TxError> {
-        self.flush().await?;
+        self.send_waiting().await?;
         let (begin, ahead) = self.take_begin();
         let mut answers = self.send(packet, begin, ahead).await?;
         answers.drain(..ahead);
@@ -118,7 +118,28 @@ impl Tx {
         Ok(())
     }
 
-    /// Sends the writes that wait.
+    /// Sends everything that waits, because more comes.
+    async fn send_waiting(&mut self) -> Result<(), TxError> {
+        self.flush().await?;
+        let Some(Last { packet, touches }) = self.last.take() else {
+            return Ok(());
+        };
+        let (begin, ahead) = self.take_begin();
+        let answers = self.send(&packet, begin, ahead).await?;
+        let touched = answers.into_iter().skip(ahead).map(|answer| answer.touched);
+        for (at, (touched, wanted)) in touched.zip(touches).enumerate() {
+            if !wanted.contains(&touched) {
+                return Err(TxError::Rows {
+                    statement: statement_name(packet.name(at)),
+                    expected: *wanted.start(),
+                    touched,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the writes that wait for the next statement.
     pub(super) async fn flush(&mut self) -> Result<(), TxError> {
         if self.waiting.wanted.is_empty() {
             return Ok(());
@@ -159,7 +180,22 @@ impl Tx {
     /// ([`TxError::Unknown`]). Only statements whose rows were proven to be there belong here. OceanBase only.
     pub(crate) fn with_commit(&mut self, packet: Packet, touches: Vec<Touches>) {
         debug_assert_eq!(packet.statements(), touches.len());
+        debug_assert!(self.last.is_none(), "a transaction has one last packet");
         self.last = Some(Last { packet, touches });
+    }
+
+    /// [`Tx::with_commit`] for a write of one row that this transaction has locked. Where more comes after all it goes out ahead
+    /// of that.
+    pub(crate) async fn with_commit_one(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<(), TxError> {
+        match self.dialect {
+            Dialect::OceanBase => {
+                let last = self.last.get_or_insert_default();
+                last.packet.bound(sql, args);
+                last.touches.push(1..=1);
+                Ok(())
+            }
+            Dialect::Sqlite => self.execute_one(sql, args).await,
+        }
     }
 
     /// BEGIN, where it has not been sent yet, and how many statements that is.
@@ -177,7 +213,7 @@ impl Tx {
     /// Sends BEGIN if it has not been sent, for statements that wait for locks as long as they must.
     pub(super) async fn begin(&mut self) -> Result<(), TxError> {
         if !std::mem::take(&mut self.begins) {
-            return self.flush().await;
+            return self.send_waiting().await;
         }
         let sql = if self.conn().set_short_waits(false) {
             BEGIN_LONG
@@ -188,7 +224,7 @@ impl Tx {
             .raw(sql)
             .await
             .map_err(|error| report("-- tx.begin", &error))?;
-        self.flush().await
+        self.send_waiting().await
     }
 
     /// Lets statements outside of a transaction wait for locks as long as they must.
