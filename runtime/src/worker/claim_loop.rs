@@ -227,8 +227,8 @@ impl Worker {
             state.lapse_at = Some(before + next_look(next, lease.heartbeat, self.0.settings.poll_max));
         }
         let mut claimed = Vec::new();
+        state.aside.retain(|_, until| before < *until);
         if let Some(until) = state.adopt_until {
-            state.aside.retain(|_, until| before < *until);
             let running = self.0.running.all();
             let running = running.iter().map(|handle| handle.held.key());
             claimed = ledger
