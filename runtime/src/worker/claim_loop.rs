@@ -22,6 +22,7 @@ use crate::rt;
 use crate::store::TxError;
 use crate::telemetry::trace::Span;
 use crate::worker::Worker;
+use crate::worker::heartbeat::give_up;
 use crate::worker::run::Run;
 use crate::worker::running::{RunHandle, Stop};
 use crate::worker::slots::{Usage, held_max, wanted};
@@ -164,9 +165,12 @@ impl Worker {
     }
 
     /// An end is written. Whether it is a reason to look again: what it made claimable was signalled by the ledger.
-    fn forget(&self, state: &mut Loop, run: &RunHandle, ended: &Ended) -> bool {
+    fn forget(&self, state: &mut Loop, run: &Arc<RunHandle>, ended: &Ended) -> bool {
         let was_in_the_way = self.0.running.len() >= self.held_max();
         let was_last = self.0.running.remove(run);
+        if let (Ended::Lost, Some(lease)) = (ended, self.0.settings.lease) {
+            give_up(std::slice::from_ref(run), lease);
+        }
         state.note_given_up(run);
         let db = self.0.ledger.db();
         match (ended, self.0.settings.lease, run.end_tried()) {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use powercontext_core::ids::WorkId;
-use powercontext_core::work::ends::is_given_up;
 use tokio_util::sync::CancellationToken;
 
 use crate::rt;
@@ -75,27 +74,13 @@ impl Worker {
     /// Stops runs whose leases may have run out, and gives those up whose end the database does not take.
     fn watch(&self, lease: LeaseSettings) {
         let now = rt::now();
-        let mut lost = 0;
-        for handle in self.0.running.all() {
-            let left = handle.trusted_until().map(|until| until.saturating_duration_since(now));
-            if left == Some(Duration::ZERO) {
+        let running = self.0.running.all();
+        for handle in &running {
+            if handle.trusted_until().is_some_and(|until| until <= now) {
                 handle.stop(Stop::LeaseLost);
             }
-            let tried_for = handle.end_tried().map(|since| now.saturating_duration_since(since));
-            if handle.given_up().is_none() && is_given_up(tried_for, left, lease.length, lease.heartbeat) {
-                handle.give_up();
-                lost += 1;
-            }
         }
-        if lost > 0 {
-            tracing::warn!(
-                lost,
-                seconds = lease.length.as_secs(),
-                "ends of runs could not be written for a whole lease, although heartbeats are taken: their leases are left to \
-                 run out and other attempts follow, here or elsewhere; the warnings before this one say what the database \
-                 answers, look for what holds the rows of these items or keeps this process from committing"
-            );
-        }
+        give_up(&running, lease);
     }
 
     /// An operator's cancel inside this process.
@@ -104,7 +89,28 @@ impl Worker {
     }
 }
 
+/// Gives up those whose end the database does not take.
+pub(super) fn give_up(running: &[Arc<RunHandle>], lease: LeaseSettings) {
+    let mut lost = 0;
+    for handle in running {
+        if handle.given_up().is_none() && handle.is_in_vain(lease) {
+            handle.give_up();
+            lost += 1;
+        }
+    }
+    if lost > 0 {
+        tracing::warn!(
+            lost,
+            seconds = lease.length.as_secs(),
+            "ends of runs could not be written for a whole lease, although heartbeats are answered: their leases are left to \
+             run out and other attempts follow, here or elsewhere; the warnings before this one say what the database \
+             answers, look for what holds the rows of these items or keeps this process from committing"
+        );
+    }
+}
+
 fn apply(handle: &Arc<RunHandle>, beat: Beat, sent: tokio::time::Instant, lease: Duration) -> bool {
+    handle.answered(sent);
     match beat {
         Beat::Renewed => handle.renewed(sent, lease),
         Beat::CancelRequested => {

@@ -8,10 +8,12 @@ use std::time::Duration;
 use powercontext_core::fence::Fence;
 use powercontext_core::ids::{WorkId, WorkKind};
 use powercontext_core::lease::Held;
+use powercontext_core::work::ends::is_given_up;
 use tokio::time::Instant;
 
 use crate::families::Cancel;
 use crate::rt;
+use crate::worker::LeaseSettings;
 
 /// Why a run was stopped from outside. The first reason stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(super) struct RunHandle {
     pub(super) cancel: Cancel,
     stop: OnceLock<Stop>,
     trusted_until: Mutex<Option<Instant>>,
+    /// When a heartbeat was sent that was answered while the lease was good.
+    answered: Mutex<Instant>,
     is_abandoned: AtomicBool,
     is_ending: AtomicBool,
     end_tried: OnceLock<Instant>,
@@ -51,6 +55,7 @@ impl RunHandle {
             cancel,
             stop,
             trusted_until: Mutex::new(trusted_until),
+            answered: Mutex::new(rt::now()),
             is_abandoned: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             end_tried: OnceLock::new(),
@@ -68,6 +73,29 @@ impl RunHandle {
     /// Why the run was stopped, if it was.
     pub(super) fn stopped(&self) -> Option<Stop> {
         self.stop.get().copied()
+    }
+
+    /// A heartbeat sent at `sent` was answered, whatever it said. Once the lease is over it says nothing of what was before.
+    pub(super) fn answered(&self, sent: Instant) {
+        if self.trusted_until().is_some_and(|until| sent < until) {
+            *lock(&self.answered) = sent;
+        }
+    }
+
+    /// Whether the database answered its heartbeats but did not take its end.
+    pub(super) fn is_in_vain(&self, lease: LeaseSettings) -> bool {
+        let now = rt::now();
+        let trusted = self.trusted_until();
+        let unanswered = trusted
+            .map_or(now, |until| until.min(now))
+            .saturating_duration_since(*lock(&self.answered));
+        is_given_up(
+            self.end_tried().map(|since| now.saturating_duration_since(since)),
+            trusted.map(|until| until.saturating_duration_since(now)),
+            unanswered,
+            lease.length,
+            lease.heartbeat,
+        )
     }
 
     /// The lease was renewed by a heartbeat sent at `sent`.

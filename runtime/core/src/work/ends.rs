@@ -6,13 +6,23 @@
 
 use std::time::Duration;
 
-/// Whether a run is given up: its end has been tried in vain for a whole lease while its heartbeats were taken. `tried_for` is
-/// `None` before the first try. `left` is how long its lease lasts as far as is known, `None` where it has no time.
+/// Whether a run is given up: its end has been tried in vain for a whole lease, or until its lease was over, while the database
+/// answered its heartbeats. `tried_for` is `None` before the first try. `left` is how long its lease lasts as far as is known,
+/// `None` where it has no time. `unanswered` is how long ago its last heartbeat was answered, counted from the end of a lease
+/// that is over. An answer may be that the row was held by somebody, be it by the very end that hangs.
 ///
-/// Where no heartbeat is taken either the database is away, and the lease runs out by itself.
-pub fn is_given_up(tried_for: Option<Duration>, left: Option<Duration>, lease: Duration, heartbeat: Duration) -> bool {
-    let is_renewed = left.is_some_and(|left| left > lease.saturating_sub(2 * heartbeat));
-    is_renewed && tried_for.is_some_and(|tried| tried >= lease)
+/// Where no heartbeat is answered either the database is away, and nothing is wrong with the Worker once it is back.
+pub fn is_given_up(
+    tried_for: Option<Duration>,
+    left: Option<Duration>,
+    unanswered: Duration,
+    lease: Duration,
+    heartbeat: Duration,
+) -> bool {
+    let (Some(tried), Some(left)) = (tried_for, left) else {
+        return false;
+    };
+    unanswered <= 2 * heartbeat && (left.is_zero() || tried >= lease)
 }
 
 /// How much a Worker may take on.
@@ -78,25 +88,28 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_given_up_once_its_end_was_tried_for_a_lease_that_was_renewed_meanwhile() {
-        for (tried, left, expected) in [
-            (None, Some(100), false),
-            (Some(0), Some(100), false),
-            (Some(99), Some(100), false),
-            (Some(100), Some(100), true),
-            (Some(9999), Some(100), true),
-            // The last heartbeat that was taken is one, nearly two, and two of them ago; then the lease is over.
-            (Some(100), Some(75), true),
-            (Some(100), Some(51), true),
-            (Some(100), Some(50), false),
-            (Some(9999), Some(0), false),
+    fn a_run_is_given_up_once_its_end_was_tried_for_a_lease_while_heartbeats_were_answered() {
+        for (tried, left, unanswered, expected) in [
+            (None, Some(100), 0, false),
+            (Some(0), Some(100), 0, false),
+            (Some(99), Some(1), 0, false),
+            (Some(100), Some(100), 0, true),
+            (Some(9999), Some(100), 0, true),
+            // The last answer is nearly two, two, and more than two heartbeats ago.
+            (Some(100), Some(51), 49, true),
+            (Some(100), Some(50), 50, true),
+            (Some(100), Some(49), 51, false),
+            // The lease is over: its row was always held, or the database was away.
+            (Some(30), Some(0), 20, true),
+            (Some(30), Some(0), 100, false),
+            (None, Some(0), 0, false),
             // A lease without a time ends with its process.
-            (Some(9999), None, false),
+            (Some(9999), None, 0, false),
         ] {
             assert_eq!(
-                is_given_up(tried.map(secs), left.map(secs), LEASE, secs(25)),
+                is_given_up(tried.map(secs), left.map(secs), secs(unanswered), LEASE, secs(25)),
                 expected,
-                "tried for {tried:?}, left {left:?}"
+                "tried for {tried:?}, left {left:?}, unanswered for {unanswered}"
             );
         }
     }
