@@ -12,6 +12,7 @@ use powercontext_core::lease::Expiry;
 use powercontext_core::refs::Position;
 use powercontext_core::supervise::intent::Dirty;
 use powercontext_core::time::Span;
+use powercontext_core::work::ready::WHOLE_EVERY;
 use powercontext_core::work::{AttemptNo, Outcome};
 
 use crate::ledger_kit::{Kit, LONG_LEASE, THREE_ATTEMPTS, claim, claim_one, ledger, on_both_engines_alone, waits};
@@ -25,6 +26,7 @@ on_both_engines_alone! {
     a_locked_lane_never_slows_fifty_others,
     a_worker_with_one_free_slot_is_not_stopped_by_ten_locked_lanes,
     an_item_that_is_not_due_is_not_claimed,
+    an_item_that_became_ready_before_what_was_looked_at_is_found_by_the_next_whole_look,
     an_unknown_payload_version_stays_at_its_lane_head_and_other_lanes_flow,
     an_unknown_kind_is_left_alone,
     a_lane_that_cannot_be_read_does_not_stop_the_others,
@@ -180,6 +182,29 @@ async fn an_item_that_is_not_due_is_not_claimed(kit: &Kit) -> anyhow::Result<()>
     kit.all_due().await?;
     assert_eq!(*claim_one(&kit.a).await?.held.key(), id);
     assert_eq!(kit.a.next_due().await?, None);
+    Ok(())
+}
+
+async fn an_item_that_became_ready_before_what_was_looked_at_is_found_by_the_next_whole_look(
+    kit: &Kit,
+) -> anyhow::Result<()> {
+    assert!(claim(&kit.a, 1).await?.is_empty(), "a whole look");
+    let scope = kit.scope_with_source("s").await?;
+    let (late, _) = kit.accepted(&scope).await?;
+    let mut raw = kit.raw().await?;
+    let long_ago = raw.ago(3600);
+    raw.execute(&format!(
+        "update pc_work_items set ready_at = {long_ago} where work_id = '{late}'"
+    ))
+    .await?;
+    let begun = rt::now();
+    let mut claimed = claim(&kit.a, 1).await?;
+    while claimed.is_empty() && begun.elapsed() < WHOLE_EVERY * 2 {
+        rt::sleep(WHOLE_EVERY / 50).await;
+        claimed = claim(&kit.a, 1).await?;
+    }
+    assert_eq!(claimed.len(), 1, "not found after {:?}", begun.elapsed());
+    assert_eq!(*claimed[0].held.key(), late);
     Ok(())
 }
 

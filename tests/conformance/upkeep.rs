@@ -64,15 +64,19 @@ async fn ended_items_go_after_their_retention_with_their_attempts_and_acts_and_f
         let (_, claimed) = kit.running(&format!("s{n}")).await?;
         assert_eq!(kit.finish(&kit.a, &claimed).await?, Ended::Succeeded);
     }
-    assert_eq!(maintain(kit.db(), MONTH).await?, Cleaned::default(), "nothing is old");
+    assert_eq!(
+        maintain(kit.db(), MONTH, &mut None).await?,
+        Cleaned::default(),
+        "nothing is old"
+    );
     assert_eq!(count(kit, "pc_work_acts").await?, 2);
     let mut raw = kit.raw().await?;
     let long_ago = raw.ago(31 * 86_400);
     let sql = format!("update pc_work_items set completed_at = {long_ago} where status = 'succeeded'");
     raw.execute(&sql).await?;
-    let mut cleaned = Cleaned::default();
+    let (mut cleaned, mut place) = (Cleaned::default(), None);
     loop {
-        let batch = maintain(kit.db(), MONTH).await?;
+        let batch = maintain(kit.db(), MONTH, &mut place).await?;
         if batch.is_nothing() {
             break;
         }
@@ -97,7 +101,7 @@ async fn a_live_item_keeps_its_newest_attempts(kit: &Kit) -> anyhow::Result<()> 
         let claimed = claim_one(&kit.a).await?;
         kit.a.release(&claimed).await?;
     }
-    let cleaned = maintain(kit.db(), MONTH).await?;
+    let cleaned = maintain(kit.db(), MONTH, &mut None).await?;
     assert_eq!(cleaned.attempts, 7);
     let rows = kit
         .raw()
@@ -105,7 +109,7 @@ async fn a_live_item_keeps_its_newest_attempts(kit: &Kit) -> anyhow::Result<()> 
         .rows("select min(attempt_no), max(attempt_no) from pc_work_attempts")
         .await?;
     assert_eq!((rows[0].int(0)?, rows[0].int(1)?), (8, attempts));
-    assert_eq!(maintain(kit.db(), MONTH).await?, Cleaned::default());
+    assert_eq!(maintain(kit.db(), MONTH, &mut None).await?, Cleaned::default());
     forget(kit).await?;
     Ok(())
 }
@@ -147,13 +151,13 @@ async fn members_announce_themselves_expire_and_are_forgotten(kit: &Kit) -> anyh
         .await?;
     assert!(live(kit.db()).await?.is_empty());
     assert_eq!(
-        maintain(kit.db(), MONTH).await?.members,
+        maintain(kit.db(), MONTH, &mut None).await?.members,
         0,
         "somebody may look for the cause of its death"
     );
     raw.execute(&format!("update pc_runtime_members set expires_at = {long_ago}"))
         .await?;
-    assert_eq!(maintain(kit.db(), MONTH).await?.members, 1);
+    assert_eq!(maintain(kit.db(), MONTH, &mut None).await?.members, 1);
     Ok(())
 }
 

@@ -21,6 +21,15 @@ impl DbTime {
         self.0
     }
 
+    /// This moment less a span; saturates at the beginning of time.
+    #[must_use]
+    pub fn minus(self, span: Span) -> Self {
+        Self(
+            self.0
+                .saturating_sub(i64::try_from(span.0.saturating_mul(1000)).unwrap_or(i64::MAX)),
+        )
+    }
+
     /// This moment plus a span; saturates at the end of time.
     #[must_use]
     pub fn plus(self, span: Span) -> Self {

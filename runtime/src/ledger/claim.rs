@@ -13,6 +13,7 @@ use powercontext_core::limits::PAYLOAD_VERSIONS;
 use powercontext_core::supervise::fairness::StartShare;
 use powercontext_core::supervise::intent::{Dirty, Requested};
 use powercontext_core::time::{DbTime, Span};
+use powercontext_core::work::ready::ReadyFrom;
 use powercontext_core::work::usual::is_usual_claim;
 use powercontext_core::work::{AttemptNo, Event, SlotNo, UsualFinish, WorkState, step};
 
@@ -89,7 +90,12 @@ pub(super) struct Input {
     pub(super) wanted: Vec<(KindSpec, u32)>,
     /// How many starts of each of them are kept for ordinary items.
     ordinary: Vec<u32>,
+    /// From where on each of them is looked for.
+    from: Vec<Option<DbTime>>,
 }
+
+/// What a claim has taken: the items, which of them are ordinary, and where the next look at each kind may begin.
+type Took = (Vec<Claimed>, BTreeSet<WorkId>, Vec<Option<ReadyFrom>>);
 
 impl Ledger {
     /// Claims due work. A lane that somebody holds is passed over.
@@ -116,13 +122,20 @@ impl Ledger {
             me: self.me().clone(),
             lease: self.0.lease,
             ordinary: ordinary.collect(),
+            from: wanted.iter().map(|(spec, _)| self.look_from(&spec.kind)).collect(),
             wanted,
         });
-        let (claimed, ordinary) = self
+        let begun = rt::now();
+        let (claimed, ordinary, looks) = self
             .db()
             .tx_with(TxName::Claim, &input, |tx, input| Box::pin(claim_in(tx, input)))
             .await?;
         self.count_starts(&claimed, &ordinary);
+        let looked = input.wanted.iter().zip(&input.from).zip(looks);
+        self.looked(
+            begun,
+            looked.map(|(((spec, _), from), next)| (&spec.kind, from.is_none(), next)),
+        );
         if !claimed.is_empty() {
             self.signals().changed.notify_waiters();
         }
@@ -261,11 +274,13 @@ pub(super) struct Taken {
     pub(super) claimed: Vec<Claimed>,
 }
 
-async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<WorkId>), TxError> {
+async fn claim_in(tx: &mut Tx, input: &Input) -> Result<Took, TxError> {
     let dialect = tx.dialect();
-    let wanted = input.wanted.iter().zip(&input.ordinary);
-    let wanted: Vec<_> = wanted.map(|(wanted, kept)| page_of(dialect, wanted, *kept)).collect();
+    let wanted = input.wanted.iter().zip(&input.ordinary).zip(&input.from);
+    let page_of = |((wanted, kept), from): ((_, &u32), &Option<DbTime>)| page_of(dialect, wanted, *kept, *from);
+    let wanted: Vec<_> = wanted.map(page_of).collect();
     let ready = batch::ready(tx, &wanted).await?;
+    let looks = ready.iter().map(|ready| ready.next).collect();
     let (mut pages, mut limits, mut free, mut ordinary) = (Vec::new(), Vec::new(), Vec::new(), BTreeSet::new());
     for ((ready, (_, limit)), kept) in ready.into_iter().zip(&input.wanted).zip(&input.ordinary) {
         let (mut page, limit) = (ready.page, slots::within(ready.slots.as_deref(), *limit));
@@ -311,7 +326,7 @@ async fn claim_in(tx: &mut Tx, input: &Input) -> Result<(Vec<Claimed>, BTreeSet<
             latency: claimed.claimed_at.since(claimed.created_at),
         });
     }
-    Ok((taken.claimed, ordinary))
+    Ok((taken.claimed, ordinary, looks))
 }
 
 /// Puts as many ordinary items before a page as starts are kept for them.
@@ -331,7 +346,7 @@ fn ordinary_first(
     ordinary.extend(ids);
 }
 
-fn page_of(dialect: Dialect, (spec, limit): &(KindSpec, u32), kept: u32) -> Wanted {
+fn page_of(dialect: Dialect, (spec, limit): &(KindSpec, u32), kept: u32, from: Option<DbTime>) -> Wanted {
     Wanted {
         kind: spec.kind.clone(),
         versions: PAYLOAD_VERSIONS,
@@ -340,6 +355,7 @@ fn page_of(dialect: Dialect, (spec, limit): &(KindSpec, u32), kept: u32) -> Want
             // Nobody else has a lane where one process writes; the surplus is for rows that cannot be read.
             Dialect::Sqlite => limit + SPARE / 4,
         },
+        from,
         slots: spec.slots_max.map(|cap| (spec.family.clone(), cap)),
         ordinary: (kept > 0).then(|| spec.binding.clone()),
     }

@@ -64,31 +64,39 @@ impl Cleaned {
 /// Deletes one batch: of ended items while there are as many as a batch takes, then of the rest. Then it rests for as long as
 /// that took, so that half of the time belongs to others. Deleting again what a lost reply hides is harmless.
 ///
+/// `place` is where the last batch of the same purge ended, `None` before the first: a store that keeps deleted index entries
+/// for a while would pass over all of them again with each batch.
+///
 /// # Errors
 /// [`TxError`]; what was deleted before it stays deleted.
-pub async fn maintain(db: &Db, upkeep: Upkeep) -> Result<Cleaned, TxError> {
+pub async fn maintain(db: &Db, upkeep: Upkeep, place: &mut Option<DbTime>) -> Result<Cleaned, TxError> {
     let begun = rt::now();
-    let cleaned = clean(db, upkeep).await?;
+    let (cleaned, next) = clean(db, upkeep, *place).await?;
+    *place = next.or(*place);
     rt::sleep(begun.elapsed()).await;
     Ok(cleaned)
 }
 
-async fn clean(db: &Db, upkeep: Upkeep) -> Result<Cleaned, TxError> {
-    let input = Arc::new(upkeep);
-    let operations = db.tx_with(TxName::Maintain, &input, |tx, upkeep| Box::pin(operations(tx, upkeep)));
-    let operations = operations.await?;
+async fn clean(db: &Db, upkeep: Upkeep, place: Option<DbTime>) -> Result<(Cleaned, Option<DbTime>), TxError> {
+    let input = Arc::new((upkeep, place));
+    let operations = db.tx_with(TxName::Maintain, &input, |tx, (upkeep, place)| {
+        Box::pin(operations(tx, upkeep, *place))
+    });
+    let (operations, next) = operations.await?;
     // The rest looks at every live item, so it comes once those that ended are gone, and not with each batch of them.
     if operations >= u64::from(items_at_once(&upkeep, db.dialect())) {
-        return Ok(Cleaned {
+        let cleaned = Cleaned {
             operations,
             ..Cleaned::default()
-        });
+        };
+        return Ok((cleaned, next));
     }
-    let rest = db.tx_with(TxName::Maintain, &input, |tx, upkeep| Box::pin(rest(tx, upkeep)));
-    Ok(Cleaned {
+    let rest = db.tx_with(TxName::Maintain, &input, |tx, (upkeep, _)| Box::pin(rest(tx, upkeep)));
+    let cleaned = Cleaned {
         operations,
         ..rest.await?
-    })
+    };
+    Ok((cleaned, next))
 }
 
 fn before(now: DbTime, span: Span) -> DbTime {
@@ -96,10 +104,10 @@ fn before(now: DbTime, span: Span) -> DbTime {
     DbTime::from_micros(now.micros().saturating_sub(micros))
 }
 
-async fn operations(tx: &mut Tx, upkeep: &Upkeep) -> Result<u64, TxError> {
+async fn operations(tx: &mut Tx, upkeep: &Upkeep, place: Option<DbTime>) -> Result<(u64, Option<DbTime>), TxError> {
     let cutoff = before(tx.now().await?, upkeep.retention);
     let batch = items_at_once(upkeep, tx.dialect());
-    upkeep::purge_ended(tx, cutoff, batch).await
+    upkeep::purge_ended(tx, place, cutoff, batch).await
 }
 
 async fn rest(tx: &mut Tx, upkeep: &Upkeep) -> Result<Cleaned, TxError> {

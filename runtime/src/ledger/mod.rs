@@ -11,6 +11,7 @@ mod claim;
 mod end;
 mod flush;
 mod kinds;
+mod looks;
 mod maintain;
 mod operations;
 mod operator;
@@ -42,6 +43,7 @@ pub use operator::OperatorError;
 pub use signals::Signals;
 pub use wait::{Waited, Waiters};
 
+use crate::ledger::looks::Looks;
 use crate::store::Db;
 use crate::telemetry::trace::Tracer;
 
@@ -74,6 +76,7 @@ struct Inner {
     busy: busy::BusyLanes,
     /// How many of the starts of a kind since its last ordinary one were others'.
     shares: Mutex<BTreeMap<WorkKind, StartShare>>,
+    looks: Looks,
     slots_made: slots::Made,
 }
 
@@ -94,6 +97,7 @@ impl Ledger {
             together: together::Together::default(),
             busy: busy::BusyLanes::default(),
             shares: Mutex::default(),
+            looks: Looks::default(),
             slots_made: slots::Made::default(),
         }))
     }

@@ -16,6 +16,7 @@ use powercontext_core::lease::Expiry;
 use powercontext_core::supervise::intent::{Dirty, HeadReached, Requested};
 use powercontext_core::time::DbTime;
 use powercontext_core::work::lane::{LaneEmptied, LaneSeq};
+use powercontext_core::work::ready::ReadyFrom;
 use powercontext_core::work::{Item, SlotNo, UsualFinish};
 
 pub(crate) use admit::{Admitted, Asked, Locked, admit, lock, pending, wait_for};
@@ -200,6 +201,8 @@ pub(crate) struct Wanted {
     pub(crate) versions: RangeInclusive<u32>,
     /// Most candidates of each version.
     pub(crate) limit: u32,
+    /// From which moment on, where it is known that none waits before it. Not heeded on SQLite.
+    pub(crate) from: Option<DbTime>,
     /// Its family and the last slot that may be taken, where it has a cap.
     pub(crate) slots: Option<(FamilyName, NonZeroU16)>,
     /// Its binding, where its ordinary items are to be read as well.
@@ -215,6 +218,8 @@ pub(crate) struct Ready {
     pub(crate) slots: Option<Vec<SlotNo>>,
     /// Its ordinary items that can be claimed, where they were asked for.
     pub(crate) ordinary: Vec<Candidate>,
+    /// Where the next look may begin; not told on SQLite.
+    pub(crate) next: Option<ReadyFrom>,
 }
 
 /// What there is of each kind. Takes no lock, and on OceanBase comes before the transaction.
@@ -228,18 +233,34 @@ pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Ready>, 
             let mut answers = tx.peek(&oceanbase::ready(wanted)).await?.into_iter();
             let mut answer = || answers.next().ok_or_else(|| corrupt("answers of a packet"));
             let mut pages: Vec<Vec<Candidate>> = vec![Vec::new(); wanted.len() * 2];
+            let mut firsts: Vec<Option<DbTime>> = vec![None; wanted.len()];
+            let mut now = None;
             for row in answer()?.rows {
                 let number = usize::try_from(row.count("number")?).unwrap_or(usize::MAX);
-                let page = pages.get_mut(number).ok_or_else(|| corrupt("number"))?;
+                let moment = row.time("moment")?;
+                let Some(page) = pages.get_mut(number) else {
+                    now = Some(moment);
+                    continue;
+                };
                 page.push(works::candidate(&row)?);
+                if let Some(first) = firsts.get_mut(number) {
+                    *first = Some(first.map_or(moment, |first| first.min(moment)));
+                }
             }
+            let now = now.ok_or_else(|| corrupt("now"))?;
             let ordinary = pages.split_off(wanted.len());
-            for ((wanted, page), ordinary) in wanted.iter().zip(pages).zip(ordinary) {
+            for (((wanted, page), ordinary), first) in wanted.iter().zip(pages).zip(ordinary).zip(firsts) {
                 let slots = match wanted.slots {
                     Some(_) => Some(slots::decode(&answer()?.rows)?),
                     None => None,
                 };
-                found.push(Ready { page, slots, ordinary });
+                let next = Some(ReadyFrom::after(first, now));
+                found.push(Ready {
+                    page,
+                    slots,
+                    ordinary,
+                    next,
+                });
             }
         }
         Dialect::Sqlite => {
@@ -257,7 +278,12 @@ pub(crate) async fn ready(tx: &mut Tx, wanted: &[Wanted]) -> Result<Vec<Ready>, 
                     Some(binding) if !page.is_empty() => admitted::ready(tx, binding, &wanted.versions).await?,
                     Some(_) | None => Vec::new(),
                 };
-                found.push(Ready { page, slots, ordinary });
+                found.push(Ready {
+                    page,
+                    slots,
+                    ordinary,
+                    next: None,
+                });
             }
         }
     }

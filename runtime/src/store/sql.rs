@@ -42,6 +42,7 @@ pub fn claim_look(kinds: &[(WorkKind, BindingName)]) -> String {
             kind: kind.clone(),
             versions: PAYLOAD_VERSIONS,
             limit: 36,
+            from: None,
             slots: None,
             ordinary: Some(binding.clone()),
         })

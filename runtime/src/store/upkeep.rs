@@ -25,14 +25,21 @@ const IDS: usize = 16;
 /// Closed attempts that a live item keeps.
 pub const ATTEMPTS_KEPT: u32 = 50;
 
-/// Deletes items that ended before `cutoff`, the oldest first, with their attempts and what operators did to them. Answers
-/// how many.
+/// Deletes items that ended at `from` or later and before `cutoff`, the oldest first, with their attempts and what operators did
+/// to them. Answers how many, and when the last of them had ended.
 ///
 /// # Errors
 /// [`TxError`].
-pub async fn purge_ended(tx: &mut Tx, cutoff: DbTime, limit: u32) -> Result<u64, TxError> {
+pub async fn purge_ended(
+    tx: &mut Tx,
+    from: Option<DbTime>,
+    cutoff: DbTime,
+    limit: u32,
+) -> Result<(u64, Option<DbTime>), TxError> {
     let sql = UpkeepSql::of(tx.dialect());
-    let rows = tx.fetch(sql.ended, values![cutoff, limit]).await?;
+    let from = from.unwrap_or(DbTime::from_micros(0));
+    let rows = tx.fetch(sql.ended, values![from, cutoff, limit]).await?;
+    let last = rows.last().map(|row| row.time("completed_at")).transpose()?;
     let ids: Result<Vec<String>, TxError> = rows.iter().map(|row| row.id("work_id")).collect();
     let mut purged = 0;
     for chunk in ids?.chunks(IDS) {
@@ -42,7 +49,7 @@ pub async fn purge_ended(tx: &mut Tx, cutoff: DbTime, limit: u32) -> Result<u64,
         tx.execute(sql.purge_acts, &args).await?;
         purged += tx.execute(sql.purge_items, &args).await?;
     }
-    Ok(purged)
+    Ok((purged, last))
 }
 
 /// Deletes closed attempts of live items beyond the newest [`ATTEMPTS_KEPT`], of at most `limit` items. Answers how many

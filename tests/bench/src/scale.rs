@@ -116,9 +116,9 @@ async fn measure_on(table: &mut Table, figures: &Figures, mut rig: Rig, raw: Raw
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let deleting = rt::spawn(async move {
-        let mut deleted = 0;
+        let (mut deleted, mut place) = (0, None);
         while !stopped.is_cancelled() {
-            deleted += maintain(&db, UPKEEP).await?.operations;
+            deleted += maintain(&db, UPKEEP, &mut place).await?.operations;
         }
         anyhow::Ok(deleted)
     });

@@ -5,6 +5,7 @@ pub mod ends;
 pub mod gate;
 pub mod lane;
 pub mod lapse;
+pub mod ready;
 pub mod retry;
 pub mod slot;
 pub mod state;

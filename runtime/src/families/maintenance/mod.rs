@@ -63,12 +63,12 @@ impl Family for MaintenanceFamily {
 
     async fn run(&self, _host: &dyn ProcessorHost, _scope: &ScopeId, cancel: &Cancel) -> Result<Done, FailCode> {
         let until = rt::now() + RUN_MAX.as_std();
-        let mut cleaned = Cleaned::default();
+        let (mut cleaned, mut place) = (Cleaned::default(), None);
         let is_clean = loop {
             if cancel.is_raised() {
                 return Err(FailCode::CancelRequested);
             }
-            let batch = maintain(&self.db, self.upkeep).await.map_err(|error| {
+            let batch = maintain(&self.db, self.upkeep, &mut place).await.map_err(|error| {
                 tracing::warn!(error = %error, "rows that are over could not be deleted");
                 FailCode::Unhandled
             })?;

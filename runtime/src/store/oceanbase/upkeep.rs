@@ -5,7 +5,7 @@ use crate::store::works::work_columns;
 
 pub(crate) const SQL: UpkeepSql = UpkeepSql {
     ended: "-- upkeep.ended
-SELECT work_id FROM pc_work_items WHERE completed_at < ? ORDER BY completed_at, work_id LIMIT ?",
+SELECT work_id, completed_at FROM pc_work_items WHERE completed_at >= ? AND completed_at < ? ORDER BY completed_at, work_id LIMIT ?",
     purge_attempts: "-- upkeep.purge_attempts
 DELETE FROM pc_work_attempts WHERE work_id IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     purge_acts: "-- upkeep.purge_acts

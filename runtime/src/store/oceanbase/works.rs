@@ -118,7 +118,7 @@ WHERE status IN ('queued', 'running', 'retry_wait', 'cancelling', 'failed')
 GROUP BY kind, status",
     promote: "-- works.promote
 UPDATE pc_work_items
-SET ready_at = available_at
+SET ready_at = GREATEST(available_at, UTC_TIMESTAMP(6))
 WHERE work_id = ? AND status IN ('queued', 'retry_wait') AND ready_at IS NULL",
     unsupported: "-- works.unsupported
 SELECT work_id

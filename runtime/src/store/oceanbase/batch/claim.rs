@@ -13,8 +13,8 @@ use crate::store::packet::{Packet, pad};
 use crate::store::works::{Candidate, work_columns};
 
 /// Candidates of all kinds in one answer, each with the number of its kind, and where they are wanted the ordinary items of a
-/// kind with that number and the count of kinds; behind it the free slots of each kind with a cap. One statement whatever is
-/// wanted, because an idle Worker asks again and again.
+/// kind with that number and the count of kinds, and the clock with a number beyond them; behind it the free slots of each kind
+/// with a cap. One statement whatever is wanted, because an idle Worker asks again and again.
 pub(crate) fn ready(wanted: &[Wanted]) -> Packet {
     let mut packet = Packet::default();
     packet.statement("-- works.ready_many\n");
@@ -22,11 +22,14 @@ pub(crate) fn ready(wanted: &[Wanted]) -> Packet {
     for (number, wanted) in (0..).zip(wanted) {
         for version in wanted.versions.clone() {
             packet.sql(union).sql("(SELECT ").int(number);
-            packet.sql(" AS number, work_id, lane_key FROM pc_work_items WHERE kind = ");
+            packet.sql(" AS number, work_id, lane_key, ready_at AS moment FROM pc_work_items WHERE kind = ");
             packet
                 .id(wanted.kind.as_str())
                 .sql(" AND payload_version = ")
                 .int(version.into());
+            packet
+                .sql(" AND ready_at >= ")
+                .time(wanted.from.unwrap_or(DbTime::from_micros(0)));
             packet
                 .sql(" AND ready_at <= UTC_TIMESTAMP(6)\nORDER BY ready_at LIMIT ")
                 .int(wanted.limit.into())
@@ -42,7 +45,7 @@ pub(crate) fn ready(wanted: &[Wanted]) -> Packet {
                 .sql("(SELECT /*+ LEADING(a i) USE_NL(i) INDEX(i PRIMARY) */ ")
                 .count(number);
             packet.sql(
-                " AS number, i.work_id, i.lane_key FROM pc_artifact_processing_admitted a
+                " AS number, i.work_id, i.lane_key, i.ready_at AS moment FROM pc_artifact_processing_admitted a
 JOIN pc_work_items i ON i.work_id = a.work_id WHERE a.binding_name = ",
             );
             packet.id(binding.as_str()).sql(" AND i.payload_version BETWEEN ");
@@ -56,6 +59,8 @@ JOIN pc_work_items i ON i.work_id = a.work_id WHERE a.binding_name = ",
                 .sql(")");
         }
     }
+    packet.sql(union).sql("(SELECT ").count(wanted.len() as u64 * 2);
+    packet.sql(" AS number, NULL AS work_id, NULL AS lane_key, UTC_TIMESTAMP(6) AS moment)");
     for wanted in wanted {
         if let Some((family, cap)) = &wanted.slots {
             packet.statement("-- slots.free_many\nSELECT slot_no FROM pc_artifact_processing_slots WHERE family = ");
