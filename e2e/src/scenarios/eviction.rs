@@ -23,7 +23,13 @@ pub(crate) async fn run(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     let mut tenant = Tenant::new(cluster, "eviction").await?;
     // A label of its pods, by which nobody else's are drained.
     tenant.name.clone_from(&tenant.namespace);
-    let one = json!({ "replicas": 1 });
+    // Where there are other nodes, pods that are drained would go there and be back at once.
+    let node = node(cluster).await?;
+    let hostname = node
+        .labels()
+        .get(HOSTNAME)
+        .with_context(|| format!("the node has no label {HOSTNAME}"))?;
+    let one = json!({ "replicas": 1, "pod": { "nodeSelector": { HOSTNAME: hostname } } });
     tenant.apply(&json!({ "worker": one, "scheduler": one, "api": one }))?;
     tenant.ready().await?;
     for role in ["worker", "scheduler", "api"] {
@@ -34,13 +40,7 @@ pub(crate) async fn run(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
             .await;
         evicted.with_context(|| format!("a single pod of {role} may be evicted"))?;
     }
-    // Where there are other nodes, pods that are drained would go there and be back at once.
-    let node = node(&tenant).await?;
-    let hostname = node
-        .labels()
-        .get(HOSTNAME)
-        .with_context(|| format!("the node has no label {HOSTNAME}"))?;
-    let two = json!({ "replicas": 2, "pod": { "nodeSelector": { HOSTNAME: hostname } } });
+    let two = json!({ "replicas": 2 });
     tenant.patch(&json!({ "worker": two, "scheduler": two, "api": two }))?;
     tenant.ready().await?;
     let node = node.name_any();
@@ -51,12 +51,15 @@ pub(crate) async fn run(cluster: &Arc<Cluster>) -> anyhow::Result<()> {
     tenant.leave()
 }
 
-/// The node of a pod.
-async fn node(tenant: &Tenant) -> anyhow::Result<Node> {
-    let pods = tenant.api::<Pod>().list(&ListParams::default()).await?.items;
-    let mut nodes = pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone());
-    let name = nodes.next().context("a pod is on a node")?;
-    Ok(Api::all(tenant.cluster.client.clone()).get(&name).await?)
+/// A node that takes pods of everybody.
+async fn node(cluster: &Cluster) -> anyhow::Result<Node> {
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    let is_open = |node: &Node| {
+        let spec = node.spec.as_ref();
+        spec.is_none_or(|spec| spec.unschedulable != Some(true) && spec.taints.iter().flatten().next().is_none())
+    };
+    let mut nodes = nodes.list(&ListParams::default()).await?.items.into_iter();
+    nodes.find(is_open).context("no node without a taint")
 }
 
 /// Drains the node of this deployment's pods and lets them come back.
