@@ -2,6 +2,9 @@
 //!
 //! Keys look like the digests that they stand for, so that rows lie scattered as in a real deployment; ids grow, as real ones do.
 
+use std::time::Duration;
+
+use powercontext::rt;
 use powercontext::store::{DatabaseUrl, Dialect};
 use sqlx::mysql::MySqlConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -13,6 +16,9 @@ const CHUNK: usize = 50_000;
 const NUMBERS: usize = 1000;
 /// Lanes of items that have ended.
 const LANES: usize = 1000;
+/// How long the kernel is given to merge what was filled.
+const SETTLE_MIN: Duration = Duration::from_secs(3);
+const SETTLE_MAX: Duration = Duration::from_mins(2);
 
 /// A connection beside the store's own, for rows that the benchmark needs and does not measure.
 pub(crate) enum Raw {
@@ -216,9 +222,22 @@ impl Filler {
     /// Lets nothing of a fill be left to do while something is measured.
     pub(crate) async fn settle(&mut self) -> anyhow::Result<()> {
         match self.raw.dialect() {
-            Dialect::OceanBase => Ok(()),
+            Dialect::OceanBase => self.compacted().await,
             Dialect::Sqlite => self.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)".to_owned()).await,
         }
+    }
+
+    /// Waits until the kernel has written away what was filled and merges nothing any more.
+    async fn compacted(&mut self) -> anyhow::Result<()> {
+        self.raw.execute("ALTER SYSTEM MINOR FREEZE".to_owned()).await?;
+        let newest = "SELECT COUNT(*) FROM oceanbase.V$OB_TABLET_COMPACTION_HISTORY
+                      WHERE type <> 'MDS_MINOR_MERGE' AND finish_time > NOW(6) - INTERVAL 4 SECOND";
+        let begun = rt::now();
+        // A merge is seen once it is over, so it is not over before none was seen for a while.
+        while begun.elapsed() < SETTLE_MIN || (self.number(newest).await? > 0 && begun.elapsed() < SETTLE_MAX) {
+            rt::sleep(Duration::from_millis(250)).await;
+        }
+        Ok(())
     }
 
     async fn fill(&mut self, into: &str, columns: &str, count: usize) -> anyhow::Result<()> {
