@@ -4,10 +4,12 @@ use powercontext::store::artifacts::{self, ArtifactKey};
 use powercontext::store::{Db, TxError, TxName};
 use powercontext_core::fail::FailCode;
 use powercontext_core::ids::{ArtifactId, FamilyName, SourceId, SourceType};
+use powercontext_core::memory::manifest::CONTENT_BYTES_MAX;
 use powercontext_core::refs::{ArtifactRef, Position, Revision, SourceRef};
 use powercontext_tests::db::TestDb;
 
 powercontext_tests::on_both_engines! {
+    the_largest_content_is_stored_whole,
     a_head_moves_only_from_exactly_the_revision_that_was_seen,
     of_two_first_revisions_at_once_one_wins,
     of_two_next_revisions_at_once_one_wins,
@@ -55,6 +57,14 @@ async fn head(db: &Db, key: &ArtifactKey) -> Result<Option<(Revision, String)>, 
         })
     })
     .await
+}
+
+async fn the_largest_content_is_stored_whole(db: TestDb) -> anyhow::Result<()> {
+    let key = key(&db, "s")?;
+    let content = "0123456789abcdef".repeat(CONTENT_BYTES_MAX / 16);
+    let first = write(&db.db, &key, None, &content).await?;
+    assert!(head(&db.db, &key).await? == Some((first, content)), "another content");
+    Ok(())
 }
 
 async fn a_head_moves_only_from_exactly_the_revision_that_was_seen(db: TestDb) -> anyhow::Result<()> {

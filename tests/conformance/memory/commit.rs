@@ -1,10 +1,13 @@
 //! A run's write: all of it or nothing, once.
 
+use std::collections::BTreeSet;
+
 use powercontext::families::memory::{load, read};
 use powercontext::store::artifacts::{self, ArtifactKey};
 use powercontext::store::{Db, TxError, TxName};
 use powercontext_core::fail::FailCode;
 use powercontext_core::ids::ScopeId;
+use powercontext_core::limits::ENTRY_TEXT_BYTES_MAX;
 use powercontext_core::memory::{ContentHash, CursorStep, EntryState, MemoryWrite};
 use powercontext_core::refs::{ArtifactRef, Cursor, Revision, SourceRef};
 use powercontext_tests::db::TestDb;
@@ -13,6 +16,7 @@ use super::{ALL, candidate, capture_more, commit, know, planned, position, revis
 
 powercontext_tests::on_both_engines! {
     a_run_writes_revision_entries_lineage_and_cursor_together,
+    a_run_may_write_many_entries_of_the_longest_text,
     a_write_applied_again_is_refused_and_changes_nothing,
     a_plan_on_a_head_that_moved_leaves_cursor_and_memory_alone,
     of_two_runs_over_one_window_one_commits,
@@ -45,6 +49,26 @@ async fn everything(db: &Db, scope: &ScopeId) -> anyhow::Result<impl PartialEq +
     let loaded = load::load(db, scope, ALL).await?;
     let entries = read::entries(db, scope, true).await?;
     Ok((loaded, entries, read::changes(db, scope, 0).await?))
+}
+
+async fn a_run_may_write_many_entries_of_the_longest_text(db: TestDb) -> anyhow::Result<()> {
+    const ENTRIES: usize = 70;
+    let (scope, db) = (db.scope("a scope with a long name")?, &db.db);
+    let words = |n| (0..).map(move |word| format!("{:03x} ", (word * 7 + n) % 4096));
+    let texts: Vec<String> = (0..ENTRIES)
+        .map(|n| {
+            words(n)
+                .take(ENTRY_TEXT_BYTES_MAX / 4)
+                .collect::<String>()
+                .trim_end()
+                .to_owned()
+        })
+        .collect();
+    know(db, &scope, &texts.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    let entries = read::entries(db, &scope, false).await?.entries;
+    let stored: BTreeSet<&str> = entries.iter().map(|entry| entry.text.as_str()).collect();
+    assert!(stored == texts.iter().map(String::as_str).collect(), "other entries");
+    Ok(())
 }
 
 async fn a_run_writes_revision_entries_lineage_and_cursor_together(db: TestDb) -> anyhow::Result<()> {

@@ -16,6 +16,10 @@ const WAIT_LONG: &str = "SET ob_trx_lock_timeout = 1000000";
 /// Writes that wait are sent when their text has this length: the server keeps a text as a whole.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
+/// A row with more than this goes out by itself, as parameters: in a text each byte takes two, and the server takes no text of more than
+/// 16 MiB.
+const ROW_BYTES_MAX: usize = 1 << 18;
+
 /// Writes that wait for the next statement, and of each how many rows it must touch and what it means when it does not.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
@@ -80,11 +84,11 @@ impl Tx {
         otherwise: Option<TxError>,
     ) -> Result<(), TxError> {
         match self.dialect {
-            Dialect::OceanBase => {
+            Dialect::OceanBase if bytes(args) <= ROW_BYTES_MAX => {
                 self.waiting.packet.bound(sql, args);
                 self.wait(1, otherwise).await
             }
-            Dialect::Sqlite => {
+            Dialect::OceanBase | Dialect::Sqlite => {
                 let touched = self.execute(sql, args).await;
                 touches(sql, touched, 1, otherwise)
             }
@@ -102,10 +106,15 @@ impl Tx {
         }
         let mut left = rows;
         while !left.is_empty() {
-            let (part, rest) = left.split_at(1 << left.len().ilog2());
+            let (part, rest) = left.split_at(part(left));
             left = rest;
-            self.waiting.packet.bound_rows(sql, part);
-            self.wait(part.len() as u64, None).await?;
+            match part {
+                [row] => self.later(sql, row, None).await?,
+                rows => {
+                    self.waiting.packet.bound_rows(sql, rows);
+                    self.wait(rows.len() as u64, None).await?;
+                }
+            }
         }
         Ok(())
     }
@@ -268,6 +277,25 @@ impl Tx {
     }
 }
 
+/// Bytes of the longer kind in a row.
+fn bytes(args: &[Value<'_>]) -> usize {
+    let bytes = |value: &Value<'_>| match value {
+        Value::Text(Some(text)) | Value::Id(Some(text)) => text.len(),
+        Value::Blob(Some(bytes)) => bytes.len(),
+        _ => 0,
+    };
+    args.iter().map(bytes).sum()
+}
+
+/// How many of these rows, of which there is one at least, go out in one statement: a power of two, and not too many bytes.
+fn part(rows: &[Vec<Value<'_>>]) -> usize {
+    let mut part = 1 << rows.len().max(1).ilog2();
+    while part > 1 && rows[..part].iter().map(|row| bytes(row)).sum::<usize>() > ROW_BYTES_MAX {
+        part /= 2;
+    }
+    part
+}
+
 /// What a write that must touch so many rows came to.
 pub(super) fn touches(
     sql: &'static str,
@@ -291,6 +319,26 @@ pub(super) fn touches(
 mod tests {
     use super::*;
     use crate::store::db::LOCK_WAIT;
+
+    #[test]
+    fn rows_go_out_in_powers_of_two_of_them_that_are_no_longer_than_a_long_row() {
+        let text = "x".repeat(ROW_BYTES_MAX / 4);
+        let rows = |count, text| vec![vec![Value::Int(Some(1)), Value::Text(Some(text))]; count];
+        for (count, length, expected) in [
+            (1, 0, 1),
+            (2, 0, 2),
+            (7, 0, 4),
+            (64, 100, 64),
+            (7, ROW_BYTES_MAX / 4, 4),
+            (8, ROW_BYTES_MAX / 4, 4),
+            (3, ROW_BYTES_MAX / 4, 2),
+        ] {
+            assert_eq!(part(&rows(count, &text[..length])), expected, "{count} of {length}");
+        }
+        let long = text.repeat(5);
+        assert_eq!(part(&rows(3, &long)), 1);
+        assert_eq!(bytes(&rows(1, &long)[0]), long.len());
+    }
 
     #[test]
     fn a_session_that_waited_shortly_waits_as_long_as_a_new_one_again() {
