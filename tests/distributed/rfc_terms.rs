@@ -68,6 +68,9 @@ async fn rfc_acceptance_10_a_worker_of_the_past_commits_nothing() -> anyhow::Res
         stage.flush(family, "s").await?;
     }
     old.reached("finish.before_commit").await?;
+    for family in BOTH {
+        stage.wait(family, RUNNING, 1).await?;
+    }
     old.freeze()?;
     let new = stage.start("worker").await?;
     for family in BOTH {
