@@ -20,7 +20,6 @@ use powercontext_tests::database::Database;
 use powercontext_tests::facts;
 use powercontext_tests::provider::Provider;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
 use crate::cluster::{Cluster, SOON};
 
@@ -318,9 +317,10 @@ impl Tenant {
         let address: IpAddr = spec.cluster_ip.context("it has an address")?.parse()?;
         let port = spec.ports.unwrap_or_default().first().context("it has a port")?.port;
         let address = SocketAddr::from((address, u16::try_from(port)?));
+        let client = Client::new(address)?;
+        // A connection alone says nothing: what leaves the node unknown may be answered by whoever is on its way.
         until("the Service leads to an API", SOON, async || {
-            TcpStream::connect(address).await?;
-            Ok(Some(()))
+            client.get("/health/live").await?.expect(200).map(Some)
         })
         .await?;
         Ok(address)
