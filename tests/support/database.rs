@@ -68,6 +68,18 @@ impl Database {
             }
             None => oceanbase::fresh().await?,
         };
+        Self::on(schema)
+    }
+
+    /// A schema on the OceanBase server under test that nobody has migrated yet.
+    ///
+    /// # Errors
+    /// When no server is named or it does not answer.
+    pub async fn oceanbase_unused() -> anyhow::Result<Self> {
+        Self::on(oceanbase::fresh().await?)
+    }
+
+    fn on(schema: oceanbase::Server) -> anyhow::Result<Self> {
         Ok(Self {
             url: schema.url().to_owned(),
             folder: tempfile::tempdir()?,

@@ -38,7 +38,7 @@ async fn missing_secret(tenant: &Tenant) -> anyhow::Result<()> {
 
 /// A database that is somebody else's: the secret names it, and then the right one.
 async fn refused_migration(tenant: &Tenant) -> anyhow::Result<()> {
-    let foreign = Database::oceanbase().await?;
+    let foreign = Database::oceanbase_unused().await?;
     let table = "create table pc_work_items (something_else int primary key)";
     foreign.raw().await?.execute(table).await?;
     let right = tenant.url_for_pods()?;
