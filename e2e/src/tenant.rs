@@ -318,8 +318,8 @@ impl Tenant {
         let address: IpAddr = spec.cluster_ip.context("it has an address")?.parse()?;
         let port = spec.ports.unwrap_or_default().first().context("it has a port")?.port;
         let address = SocketAddr::from((address, u16::try_from(port)?));
-        let client = Client::new(address)?;
-        // A connection alone says nothing: what leaves the node unknown may be answered by whoever is on its way.
+        // A connection alone says nothing: what leaves the node unknown may be taken by whoever is on its way, and be kept.
+        let client = Client::new(address)?.reconnecting(&self.token)?;
         until("the Service leads to an API", SOON, async || {
             client.get("/health/live").await?.expect(200).map(Some)
         })
