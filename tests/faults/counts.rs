@@ -7,9 +7,11 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use powercontext::ledger::{Claimed, Done, Ended, Flushed, KindSpec, Kinds, LeaseTerm, Ledger};
 use powercontext::rt;
+use powercontext_core::fail::FailCode;
 use powercontext_core::ids::ScopeId;
 use powercontext_core::refs::Position;
 use powercontext_core::time::Span;
+use powercontext_core::work::Outcome;
 use powercontext_tests::proxy::Counts;
 
 use crate::kit::{Rig, claim, kind, request};
@@ -57,6 +59,38 @@ async fn a_finish_is_two_round_trips_and_one_commit() -> anyhow::Result<()> {
         ensure!(rig.ledger.finish(&claimed, done).await? == Ended::Succeeded);
         ensure!(since(&rig, before) == (2, 1), "{:?}", since(&rig, before));
     }
+    rig.check().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_after_one_in_vain_ends_as_decided_ahead() -> anyhow::Result<()> {
+    let rig = Rig::new().await?;
+    warm(&rig).await?;
+    let mut claimed = rig.running("in vain").await?;
+    let code = FailCode::ProviderTimeout;
+    for outcome in [Outcome::Released, Outcome::Conflict, Outcome::RetryWait] {
+        let ended = match outcome {
+            Outcome::Released => rig.ledger.release(&claimed).await?,
+            Outcome::Conflict => rig.ledger.conflict(&claimed, FailCode::HeadChanged).await?,
+            _ => rig.ledger.fail(&claimed, code).await?,
+        };
+        ensure!(
+            matches!(ended, Ended::Waits { outcome: told, .. } if told == outcome),
+            "{ended:?}"
+        );
+        let due = "update pc_work_items set available_at = utc_timestamp(6) where status = 'retry_wait'";
+        rig.execute(due.to_owned()).await?;
+        claimed = rig
+            .ledger
+            .claim(&claim(1))
+            .await?
+            .pop()
+            .context("nothing was claimed")?;
+    }
+    let done = nothing_to_do(&rig, &claimed).await?;
+    let before = rig.proxy.counts();
+    ensure!(rig.ledger.finish(&claimed, done).await? == Ended::Succeeded);
+    ensure!(since(&rig, before) == (2, 1), "{:?}", since(&rig, before));
     rig.check().await
 }
 

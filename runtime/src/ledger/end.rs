@@ -277,7 +277,10 @@ impl Ledger {
                 Err(TxError::Fenced(FenceLost::Item)) => return Ok((Ended::Lost, Way::General)),
                 Err(error) => return Err(error),
                 Ok((ended, emptied)) => {
-                    self.0.busy.found(&input.lane, !emptied);
+                    // Any other end leaves its own item in the lane, which says nothing of what comes behind it.
+                    if matches!(ended, Ended::Succeeded | Ended::Cancelled) {
+                        self.0.busy.found(&input.lane, !emptied);
+                    }
                     return Ok((ended, way));
                 }
             }
