@@ -78,9 +78,9 @@ pub struct Tx {
     /// Whether BEGIN still has to go out, before or with the next statement.
     begins: bool,
     /// What goes out with the next statement.
-    waiting: packets::Waiting,
+    waiting: packets::Writes,
     /// What goes out together with COMMIT.
-    last: Option<packets::Last>,
+    last: Option<packets::Writes>,
 }
 
 impl Drop for Tx {
@@ -107,7 +107,7 @@ impl Tx {
             notes: Vec::new(),
             progress: Arc::default(),
             begins: false,
-            waiting: packets::Waiting::default(),
+            waiting: packets::Writes::default(),
             last: None,
         }
     }
@@ -181,7 +181,7 @@ impl Tx {
     /// Runs a write that must touch exactly one row.
     pub(crate) async fn execute_one(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<(), TxError> {
         let touched = self.execute(sql, args).await;
-        packets::touches(sql, touched, 1, None)
+        packets::touches(sql, touched, &packets::ONE, None)
     }
 
     /// Runs a read.

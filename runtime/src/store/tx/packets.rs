@@ -20,18 +20,14 @@ const WAITING_BYTES_MAX: usize = 1 << 20;
 /// 16 MiB.
 const ROW_BYTES_MAX: usize = 1 << 18;
 
-/// Writes that wait for the next statement, and of each how many rows it must touch and what it means when it does not.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    packet: Packet,
-    wanted: Vec<(u64, Option<TxError>)>,
-}
+/// What most writes touch.
+pub(super) const ONE: Touches = 1..=1;
 
-/// The statements that go out together with COMMIT, and how many rows each of them must touch.
+/// Writes that go out together, and of each how many rows it may touch and what it means when it does not.
 #[derive(Debug, Default)]
-pub(super) struct Last {
+pub(super) struct Writes {
     packet: Packet,
-    touches: Vec<Touches>,
+    wanted: Vec<(Touches, Option<TxError>)>,
 }
 
 impl Tx {
@@ -90,7 +86,7 @@ impl Tx {
             }
             Dialect::OceanBase | Dialect::Sqlite => {
                 let touched = self.execute(sql, args).await;
-                touches(sql, touched, 1, otherwise)
+                touches(sql, touched, &ONE, otherwise)
             }
         }
     }
@@ -120,7 +116,7 @@ impl Tx {
     }
 
     async fn wait(&mut self, wanted: u64, otherwise: Option<TxError>) -> Result<(), TxError> {
-        self.waiting.wanted.push((wanted, otherwise));
+        self.waiting.wanted.push((wanted..=wanted, otherwise));
         if self.waiting.packet.len() >= WAITING_BYTES_MAX {
             self.flush().await?;
         }
@@ -130,30 +126,22 @@ impl Tx {
     /// Sends everything that waits, because more comes.
     async fn send_waiting(&mut self) -> Result<(), TxError> {
         self.flush().await?;
-        let Some(Last { packet, touches }) = self.last.take() else {
-            return Ok(());
-        };
-        let (begin, ahead) = self.take_begin();
-        let answers = self.send(&packet, begin, ahead).await?;
-        let touched = answers.into_iter().skip(ahead).map(|answer| answer.touched);
-        for (at, (touched, wanted)) in touched.zip(touches).enumerate() {
-            if !wanted.contains(&touched) {
-                return Err(TxError::Rows {
-                    statement: statement_name(packet.name(at)),
-                    expected: *wanted.start(),
-                    touched,
-                });
-            }
+        match self.last.take() {
+            Some(last) => self.write(last).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Sends the writes that wait for the next statement.
     pub(super) async fn flush(&mut self) -> Result<(), TxError> {
-        if self.waiting.wanted.is_empty() {
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.wanted.is_empty() {
             return Ok(());
         }
-        let Waiting { packet, wanted } = std::mem::take(&mut self.waiting);
+        self.write(waiting).await
+    }
+
+    async fn write(&mut self, Writes { packet, wanted }: Writes) -> Result<(), TxError> {
         let (begin, ahead) = self.take_begin();
         let answers = match self.conn().packet(packet.text(begin, "")).await {
             Ok(answers) => answers,
@@ -161,7 +149,7 @@ impl Tx {
                 let at = at.saturating_sub(ahead);
                 let otherwise = wanted.into_iter().nth(at).and_then(|(_, otherwise)| otherwise);
                 let refused = Err(report(packet.name(at), &error));
-                return touches(packet.name(at), refused, 1, otherwise);
+                return touches(packet.name(at), refused, &ONE, otherwise);
             }
         };
         if answers.len() != wanted.len() + ahead {
@@ -169,7 +157,7 @@ impl Tx {
         }
         let touched = answers.into_iter().skip(ahead).map(|answer| answer.touched);
         for (at, (touched, (wanted, otherwise))) in touched.zip(wanted).enumerate() {
-            touches(packet.name(at), Ok(touched), wanted, otherwise)?;
+            touches(packet.name(at), Ok(touched), &wanted, otherwise)?;
         }
         Ok(())
     }
@@ -190,7 +178,8 @@ impl Tx {
     pub(crate) fn with_commit(&mut self, packet: Packet, touches: Vec<Touches>) {
         debug_assert_eq!(packet.statements(), touches.len());
         debug_assert!(self.last.is_none(), "a transaction has one last packet");
-        self.last = Some(Last { packet, touches });
+        let wanted = touches.into_iter().map(|touches| (touches, None)).collect();
+        self.last = Some(Writes { packet, wanted });
     }
 
     /// [`Tx::with_commit`] for a write of one row that this transaction has locked. Where more comes after all it goes out ahead
@@ -200,7 +189,7 @@ impl Tx {
             Dialect::OceanBase => {
                 let last = self.last.get_or_insert_default();
                 last.packet.bound(sql, args);
-                last.touches.push(1..=1);
+                last.wanted.push((ONE, None));
                 Ok(())
             }
             Dialect::Sqlite => self.execute_one(sql, args).await,
@@ -247,14 +236,14 @@ impl Tx {
             .map_err(|error| report("-- tx.waits", &error))
     }
 
-    pub(super) async fn commit_with(&mut self, last: &Last) -> Result<(), TxError> {
+    pub(super) async fn commit_with(&mut self, last: &Writes) -> Result<(), TxError> {
         let (begin, ahead) = self.take_begin();
         self.progress.commit_sent.store(true, Ordering::Release);
         let text = last.packet.text(begin, ";\nCOMMIT");
         let answers = match self.conn().packet(text).await {
             Ok(answers) => answers,
             // A statement before COMMIT was refused, and the server stopped there.
-            Err((at, error @ DriverError::OceanBase(sqlx::Error::Database(_)))) if at < last.touches.len() + ahead => {
+            Err((at, error @ DriverError::OceanBase(sqlx::Error::Database(_)))) if at < last.wanted.len() + ahead => {
                 self.progress.commit_sent.store(false, Ordering::Release);
                 self.rollback().await;
                 return Err(report(last.packet.name(at.saturating_sub(ahead)), &error));
@@ -264,8 +253,8 @@ impl Tx {
         self.give_back();
         let touched = answers.iter().skip(ahead).map(|answer| answer.touched);
         if touched
-            .zip(&last.touches)
-            .all(|(touched, wanted)| wanted.contains(&touched))
+            .zip(&last.wanted)
+            .all(|(touched, (wanted, _))| wanted.contains(&touched))
         {
             return Ok(());
         }
@@ -296,18 +285,18 @@ fn part(rows: &[Vec<Value<'_>>]) -> usize {
     part
 }
 
-/// What a write that must touch so many rows came to.
+/// What a write that may touch so many rows came to.
 pub(super) fn touches(
     sql: &'static str,
     touched: Result<u64, TxError>,
-    expected: u64,
+    wanted: &Touches,
     otherwise: Option<TxError>,
 ) -> Result<(), TxError> {
     match touched {
-        Ok(touched) if touched == expected => Ok(()),
+        Ok(touched) if wanted.contains(&touched) => Ok(()),
         Ok(touched) => Err(otherwise.unwrap_or(TxError::Rows {
             statement: statement_name(sql),
-            expected,
+            expected: *wanted.start(),
             touched,
         })),
         Err(TxError::Constraint) => Err(otherwise.unwrap_or(TxError::Constraint)),
