@@ -109,3 +109,62 @@ async fn the_jobs_need_no_more_rights_than_the_table_of_roles_says() -> anyhow::
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_not_there_is_told_apart_from_one_that_refuses() -> anyhow::Result<()> {
+    const ABSENT: &str = "pc_not_there";
+    let deployment = Deployment::unmigrated().await?;
+    let account = Account::new(&deployment, "select").await?;
+    let mut wrong = account.url.clone();
+    let _ = wrong.set_password(Some("S3cret-but-wrong"));
+    let absent = |url: &Url| {
+        let mut url = url.clone();
+        url.set_path(ABSENT);
+        url
+    };
+    for (url, told, advice) in [
+        (
+            absent(&Url::parse(deployment.database.url())?),
+            "the server has no database of this name",
+            "What to do: create the database, or correct its name",
+        ),
+        (
+            absent(&account.url),
+            "access refused",
+            "What to do: check user, password, database and rights",
+        ),
+        (
+            wrong,
+            "access refused",
+            "What to do: check user, password, database and rights",
+        ),
+    ] {
+        let setup = deployment.role("api").with("DATABASE_URL", url.as_str());
+        let name = url.path().trim_start_matches('/');
+        let place = format!(
+            "Where: oceanbase at {}:{}/{name}.",
+            url.host_str().unwrap_or_default(),
+            url.port().unwrap_or_default()
+        );
+        for (arguments, status) in [
+            (&["server", "migrate"][..], 2),
+            (&["server", "migrate", "--plan"], 2),
+            (&["server", "run"], 1),
+            (&["server", "work", "list"], 1),
+        ] {
+            let output = setup.run(arguments).await?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
+            for part in [told, &place, advice] {
+                ensure!(said.contains(part), "{arguments:?} does not say {part:?}: {output:?}");
+            }
+            let all = [&output.stdout[..], &output.stderr].concat();
+            let all = String::from_utf8_lossy(&all);
+            ensure!(
+                url.password().is_none_or(|secret| !all.contains(secret)),
+                "{arguments:?} tells the password"
+            );
+        }
+    }
+    account.end().await
+}

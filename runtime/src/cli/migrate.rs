@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use powercontext_core::limits::PAYLOAD_VERSIONS;
 use powercontext_core::time::Span;
 
-use super::{Exit, MigrateArgs, Output, Streams, database_url, load_database, start_log};
+use super::{Exit, MigrateArgs, Output, Streams, database_url, load_database, refusal, start_log};
+use crate::store::DatabaseUrl;
 use crate::store::migrate::revisions::TARGET;
 use crate::store::migrate::{Code, Mode, Progress, Report, migrate};
 
@@ -23,7 +24,7 @@ pub(super) async fn run(args: MigrateArgs, env: BTreeMap<String, String>, stream
         Ok(settings) => settings,
         Err(faults) => {
             let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();
-            return told(&misconfigured(reasons.join("\n")), mode, args.output, streams);
+            return told(&misconfigured(reasons.join("\n")), None, mode, args.output, streams);
         }
     };
     start_log(&settings);
@@ -31,11 +32,11 @@ pub(super) async fn run(args: MigrateArgs, env: BTreeMap<String, String>, stream
         Ok(url) => url,
         Err(fault) => {
             let report = misconfigured(format!("POWERCONTEXT_SERVER_DATABASE_URL: {fault}"));
-            return told(&report, mode, args.output, streams);
+            return told(&report, None, mode, args.output, streams);
         }
     };
     let report = migrate(&url, mode, &mut |progress| streams.say(line(&progress))).await;
-    told(&report, mode, args.output, streams)
+    told(&report, Some(&url), mode, args.output, streams)
 }
 
 fn misconfigured(reason: String) -> Report {
@@ -69,14 +70,21 @@ fn line(progress: &Progress) -> String {
 }
 
 /// Prints the end: reasons on standard error, the report as the last line of the output.
-fn told(report: &Report, mode: Mode, output: Output, streams: &mut Streams<'_>) -> Exit {
+fn told(
+    report: &Report,
+    database: Option<&DatabaseUrl>,
+    mode: Mode,
+    output: Output,
+    streams: &mut Streams<'_>,
+) -> Exit {
     if let Some(reason) = &report.reason {
         streams.complain(reason);
     }
-    if report.code != Code::Done
-        && let Some(advice) = advice(report.code)
-    {
-        streams.complain(advice);
+    if let Some(advice) = advice(report) {
+        if let Some(database) = database {
+            streams.complain(format_args!("Where: {database:?}."));
+        }
+        streams.complain(format_args!("What to do: {advice}."));
     }
     match output {
         Output::Json => {
@@ -119,11 +127,12 @@ fn summary(report: &Report, mode: Mode) -> String {
     }
 }
 
-fn advice(code: Code) -> Option<&'static str> {
-    match code {
-        Code::Done => None,
-        Code::Refused => Some("What to do: read docs/operations.md, \"Migrating\"; trying again will not help."),
-        Code::BadConfiguration => Some("What to do: correct the settings."),
-        Code::NotReachable => Some("What to do: check that the database runs and can be reached, then try again."),
+fn advice(report: &Report) -> Option<&'static str> {
+    match (report.code, &report.cause) {
+        (Code::Done, _) => None,
+        (Code::Refused, _) => Some("read docs/operations.md, \"Migrating\"; trying again will not help"),
+        (Code::BadConfiguration, Some(cause)) => Some(refusal::database(cause)),
+        (Code::BadConfiguration, None) => Some("correct the settings"),
+        (Code::NotReachable, _) => Some("check that the database runs and can be reached, then try again"),
     }
 }

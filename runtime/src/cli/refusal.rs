@@ -78,9 +78,13 @@ fn advice(error: &RoleError) -> &'static str {
     }
 }
 
-fn database(error: &TxError) -> &'static str {
+/// What to do about a database that cannot be used.
+pub(super) fn database(error: &TxError) -> &'static str {
     match error {
         TxError::Down(Down::Access) => "check user, password, database and rights of POWERCONTEXT_SERVER_DATABASE_URL",
+        TxError::Down(Down::NoSuchDatabase) => {
+            "create the database, or correct its name at the end of POWERCONTEXT_SERVER_DATABASE_URL"
+        }
         TxError::Down(Down::Connection | Down::Deadline) => {
             "check that the database runs and can be reached from here, then start again"
         }

@@ -81,9 +81,12 @@ pub enum Down {
     /// No connection, or it broke.
     #[error("no connection")]
     Connection,
-    /// Wrong user, password, database or rights.
+    /// Wrong user, password or rights; also for a database that this user may not see.
     #[error("access refused")]
     Access,
+    /// The server has no database of the name that the URL gives.
+    #[error("the server has no database of this name")]
+    NoSuchDatabase,
     /// No answer within the deadline; the connection was destroyed.
     #[error("no answer within the deadline")]
     Deadline,
@@ -189,7 +192,8 @@ fn oceanbase(number: u16) -> TxError {
         // 4012: statement limit; 6002, 6005, 6224, 6225: the server rolled the transaction back; 4030: out of memory now.
         4012 | 6002 | 6005 | 6224 | 6225 | 4030 | 3024 => TxError::Busy(Busy::Limit),
         1062 => TxError::Constraint,
-        1044 | 1045 | 1049 | 1142 | 1227 | 1698 => TxError::Down(Down::Access),
+        1044 | 1045 | 1142 | 1227 | 1698 => TxError::Down(Down::Access),
+        1049 => TxError::Down(Down::NoSuchDatabase),
         other => TxError::Down(Down::Other(i64::from(other))),
     }
 }
@@ -218,6 +222,8 @@ mod tests {
         assert_eq!(oceanbase(1205), TxError::Busy(Busy::Lock));
         assert_eq!(oceanbase(4012), TxError::Busy(Busy::Limit));
         assert_eq!(oceanbase(1062), TxError::Constraint);
+        assert_eq!(oceanbase(1045), TxError::Down(Down::Access));
+        assert_eq!(oceanbase(1049), TxError::Down(Down::NoSuchDatabase));
         assert_eq!(oceanbase(9999), TxError::Down(Down::Other(9999)));
         assert_eq!(sqlite_code(5), TxError::Busy(Busy::Lock));
         assert_eq!(sqlite_code(517), TxError::Busy(Busy::Lock));

@@ -175,7 +175,7 @@ impl MigrateError {
 
 fn database_code(error: &TxError) -> Code {
     match error {
-        TxError::Down(Down::Access | Down::NotAFile | Down::ReadOnly) => Code::BadConfiguration,
+        TxError::Down(Down::Access | Down::NoSuchDatabase | Down::NotAFile | Down::ReadOnly) => Code::BadConfiguration,
         TxError::Down(Down::Damaged) | TxError::Corrupt(_) => Code::Refused,
         _ => Code::NotReachable,
     }
@@ -270,6 +270,7 @@ mod tests {
         assert_eq!(code(Refusal::Changed { revision: 1 }.into()), 1);
         assert_eq!(code(TxError::Down(Down::Damaged).into()), 1);
         assert_eq!(code(TxError::Down(Down::Access).into()), 2);
+        assert_eq!(code(TxError::Down(Down::NoSuchDatabase).into()), 2);
         assert_eq!(code(MigrateError::NotOceanBase), 2);
         assert_eq!(code(TxError::Down(Down::Connection).into()), 3);
         assert_eq!(code(TxError::Busy(Busy::Lock).into()), 3);

@@ -268,7 +268,7 @@ fn down() -> AcquireError {
 
 fn connect_error(error: &sqlx::Error) -> TxError {
     match classify(error) {
-        access @ TxError::Down(Down::Access) => access,
+        lasting @ TxError::Down(Down::Access | Down::NoSuchDatabase) => lasting,
         _ => TxError::Down(Down::Connection),
     }
 }

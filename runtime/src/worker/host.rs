@@ -156,7 +156,9 @@ fn host_error(error: &TxError) -> HostError {
         TxError::Refused(FailCode::CancelRequested) => HostError::Cancelled,
         TxError::Refused(code) => HostError::Refused(*code),
         TxError::Fenced(_) => HostError::LeaseLost,
-        TxError::Busy(_) | TxError::Unknown | TxError::Down(Down::Connection | Down::Deadline | Down::Access) => {
+        TxError::Busy(_)
+        | TxError::Unknown
+        | TxError::Down(Down::Connection | Down::Deadline | Down::Access | Down::NoSuchDatabase) => {
             HostError::Unavailable
         }
         // Nothing that passes: to give the item back for it would be to run it for ever.
