@@ -10,6 +10,8 @@ use powercontext_tests::facts;
 use powercontext_tests::provider::Provider;
 use powercontext_tests::server::{END_WITHIN, Setup};
 use powercontext_tests::wait::until;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use powercontext_tests::kit::{SOON, capture, flush, settled};
 
@@ -19,6 +21,7 @@ powercontext_tests::on_both_databases! {
     a_run_that_ends_within_the_grace_is_finished,
     a_run_beyond_the_grace_is_given_back_and_costs_no_attempt,
     a_flush_that_waits_is_answered_at_the_end,
+    who_was_let_in_before_the_end_is_answered,
 }
 
 async fn a_run_that_ends_within_the_grace_is_finished(database: Database) -> anyhow::Result<()> {
@@ -103,4 +106,29 @@ async fn a_flush_that_waits_is_answered_at_the_end(database: Database) -> anyhow
     server.client.operation_is(&operation, "succeeded", SOON).await?;
     settled(&database, &server.client, SCOPE, 3).await?;
     server.stop().await
+}
+
+async fn who_was_let_in_before_the_end_is_answered(database: Database) -> anyhow::Result<()> {
+    const REQUEST: &[u8] = b"GET /health/live HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
+    let provider = Provider::start().await?;
+    let mut server = Setup::new(&database, &provider).start().await?;
+    let mut clients = vec![TcpStream::connect(server.address).await?];
+    // A request that the server has taken the connection of, and then those of whom only the system knows.
+    server.freeze()?;
+    for _ in 0..64 {
+        clients.push(TcpStream::connect(server.address).await?);
+    }
+    for client in &mut clients {
+        client.write_all(REQUEST).await?;
+    }
+    server.terminate()?;
+    server.thaw()?;
+    for (n, client) in clients.iter_mut().enumerate() {
+        let mut answer = String::new();
+        let read = rt::within(SOON, client.read_to_string(&mut answer)).await?;
+        ensure!(answer.starts_with("HTTP/1.1 200"), "{n}: {read:?} {answer:?}");
+    }
+    let status = server.ended(END_WITHIN).await?;
+    ensure!(status.success(), "{status}:\n{}", server.log());
+    Ok(())
 }

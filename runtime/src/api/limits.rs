@@ -32,6 +32,8 @@ pub struct ServerLimits {
     /// After an answer that refuses the rest of a request: how long that rest is read and dropped, so that the client
     /// gets to see the answer before its connection is reset.
     pub linger: Duration,
+    /// After the end was asked for: how long a connection that has sent no request yet is waited for.
+    pub first: Duration,
     /// After the end was asked for: how long requests in progress may take.
     pub drain: Duration,
 }
@@ -52,6 +54,7 @@ impl Default for ServerLimits {
             idle: Duration::from_secs(75),
             write_stall: Duration::from_secs(30),
             linger: Duration::from_secs(2),
+            first: Duration::from_secs(1),
             drain: Duration::from_secs(15),
         }
     }

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -53,8 +54,9 @@ pub enum Drained {
 }
 
 /// Serves until `shutdown`: then takes no new connection and no further request, answers what is in progress within
-/// [`ServerLimits::drain`], and cuts the rest. From `leaving` on each answer is the last of its connection, so that who keeps one
-/// goes elsewhere before it is closed under a request.
+/// [`ServerLimits::drain`], and cuts the rest. In progress is also the first request of a connection that the system had accepted
+/// by then. From `leaving` on each answer is the last of its connection, so that who keeps one goes elsewhere before it is closed
+/// under a request.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -91,7 +93,7 @@ impl Server {
         loop {
             let accepted = tokio::select! {
                 biased;
-                () = self.shutdown.cancelled() => return,
+                () = self.shutdown.cancelled() => return self.accept_rest(listener),
                 accepted = listener.accept() => accepted,
             };
             match accepted {
@@ -101,6 +103,26 @@ impl Server {
                     tracing::warn!(kind = ?error.kind(), "cannot accept connections");
                     rt::sleep(ACCEPT_PAUSE).await;
                 }
+            }
+        }
+    }
+
+    /// Accepts those whom the system has let in already: closing the listener would reset them without an answer. The system is
+    /// asked, because the runtime knows only what it has been told.
+    fn accept_rest(&self, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else {
+            return;
+        };
+        // As many as may be open; behind them whoever comes would be turned away for ever.
+        for _ in 0..self.limits.connections_max {
+            let accepted = listener.accept().and_then(|(socket, _)| {
+                socket.set_nonblocking(true)?;
+                TcpStream::from_std(socket)
+            });
+            match accepted {
+                Ok(socket) => self.admit(socket),
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(_) => return,
             }
         }
     }
@@ -164,16 +186,21 @@ struct Connection {
 impl Connection {
     /// Serves one connection to its end; the place is free again afterwards.
     async fn run(self, socket: TcpStream, _place: OwnedSemaphorePermit) {
+        let Self {
+            router,
+            limits,
+            leaving,
+            shutdown,
+        } = self;
         let exchange = Arc::new(Exchange::default());
-        let wire = Wire::new(socket, Arc::clone(&self.limits), Arc::clone(&exchange));
-        let (router, limits, leaving) = (self.router, Arc::clone(&self.limits), self.leaving);
-        let service = service_fn(move |request: Request<Incoming>| {
+        let wire = Wire::new(socket, Arc::clone(&limits), Arc::clone(&exchange));
+        let service = service_fn(|request: Request<Incoming>| {
             let (router, limits, exchange) = (router.clone(), Arc::clone(&limits), Arc::clone(&exchange));
-            let leaving = leaving.clone();
+            let (leaving, shutdown) = (leaving.clone(), shutdown.clone());
             let answer: BoxFuture<'static, Result<Response, Infallible>> = Box::pin(async move {
                 let verdict = exchange.begin();
                 let mut response = answer(router, limits, verdict, request).await;
-                if leaving.is_cancelled() {
+                if leaving.is_cancelled() || shutdown.is_cancelled() {
                     close_after(&mut response);
                 }
                 exchange.end();
@@ -185,20 +212,26 @@ impl Connection {
             // The wire has the deadline of the header.
             .header_read_timeout(None)
             .serve_connection(TokioIo::new(wire), service);
+        let mut stop = pin!(async {
+            shutdown.cancelled().await;
+            if exchange.is_untouched() {
+                rt::sleep(limits.first).await;
+            }
+        });
         let mut stopping = false;
         loop {
             tokio::select! {
                 biased;
-                () = self.shutdown.cancelled(), if !stopping => {
+                // What has arrived comes before the end. How it ended is of no interest: the client left, or it was answered.
+                _ = poll_fn(|cx| connection.poll_without_shutdown(cx)) => break,
+                () = &mut stop, if !stopping => {
                     stopping = true;
                     std::pin::Pin::new(&mut connection).graceful_shutdown();
                 }
-                // How it ended is of no interest: the client left, or it was answered.
-                _ = poll_fn(|cx| connection.poll_without_shutdown(cx)) => break,
             }
         }
         let wire = connection.into_parts().io.into_inner();
-        wire.close(self.limits.linger).await;
+        wire.close(limits.linger).await;
     }
 }
 

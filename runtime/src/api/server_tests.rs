@@ -490,6 +490,55 @@ async fn the_end_finishes_requests_in_progress_and_closes_idle_connections() {
     assert!(TcpStream::connect(server.address).await.is_err(), "nobody listens");
 }
 
+/// A client whose connection the system has accepted and the server has not, and whose request is there.
+fn early(server: &TestServer) -> Client {
+    use std::io::Write as _;
+    // This thread is the only one of the runtime, so nothing runs meanwhile.
+    let mut socket = std::net::TcpStream::connect(server.address).expect("listening");
+    socket.write_all(LIVE.as_bytes()).expect("room for a request");
+    socket.set_nonblocking(true).expect("a socket");
+    Client(TcpStream::from_std(socket).expect("a socket"))
+}
+
+#[tokio::test]
+async fn the_end_answers_whom_the_system_has_let_in() {
+    let server = TestServer::start(short(|limits, _| limits.connections_max = 8)).await;
+    // The server waits for its first connection by then.
+    rt::sleep(Duration::from_millis(10)).await;
+    let clients: Vec<_> = (0..9).map(|_| early(&server)).collect();
+    server.shutdown.cancel();
+    let mut answered = 0;
+    for mut client in clients {
+        let mut text = Vec::new();
+        let all = tokio::io::AsyncReadExt::read_to_end(&mut client.0, &mut text);
+        let _reset_or_end = rt::within(DEADLINE, all).await.expect("closed in time");
+        answered += usize::from(text.starts_with(b"HTTP/1.1 200"));
+    }
+    assert_eq!(answered, 8, "as many as there are places");
+    let end = rt::within(DEADLINE, server.served)
+        .await
+        .expect("in time")
+        .expect("no panic");
+    assert_eq!(end, Drained::Clean);
+}
+
+#[tokio::test]
+async fn the_end_waits_a_little_for_the_first_request_of_a_connection() {
+    let server = TestServer::start(patient()).await;
+    let mut fresh = server.connect().await;
+    let mut silent = server.connect().await;
+    let mut used = server.connect().await;
+    used.write(LIVE.as_bytes()).await;
+    used.reply().await;
+    server.shutdown.cancel();
+    // Closed at once, so the others have been told by now, too.
+    assert!(used.is_closed().await);
+    fresh.write(LIVE.as_bytes()).await;
+    let reply = fresh.reply().await;
+    assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+    assert!(silent.is_closed().await);
+}
+
 #[tokio::test]
 async fn the_end_cuts_what_the_grace_does_not_suffice_for() {
     let server = TestServer::start(short(|limits, span| limits.drain = span)).await;

@@ -39,6 +39,7 @@ pub(super) enum Verdict {
 struct State {
     verdicts: VecDeque<Verdict>,
     answering: bool,
+    touched: bool,
 }
 
 /// What a connection's reader and its service tell each other. hyper keeps requests in order, so a queue is enough.
@@ -51,7 +52,14 @@ impl Exchange {
     }
 
     fn announce(&self, verdict: Verdict) {
-        self.state().verdicts.push_back(verdict);
+        let mut state = self.state();
+        state.verdicts.push_back(verdict);
+        state.touched = true;
+    }
+
+    /// Whether no request has come yet.
+    pub(super) fn is_untouched(&self) -> bool {
+        !self.state().touched
     }
 
     /// Takes the verdict on the request that hyper just handed over; the connection counts as busy from now on.
