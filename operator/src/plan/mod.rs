@@ -293,5 +293,10 @@ pub fn refused(resource: &PowerContextDeployment, plan: &Plan, message: &str, no
 mod simulation;
 
 #[cfg(test)]
+mod migrate_tests;
+#[cfg(test)]
+mod rollout_tests;
+
+#[cfg(test)]
 #[path = "plan_tests.rs"]
 mod tests;

@@ -1,27 +1,27 @@
 //! Whole stories of a deployment, against the simulated cluster.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::seen::{MigrateReport, ReportedStep, Trouble};
-use super::simulation::{Cluster, Outcome};
+use super::simulation::Cluster;
 use super::*;
 use crate::controller::validate::SecretFault;
-use crate::names::{APPROVE_MIGRATION, RETRY_MIGRATION, Role};
+use crate::names::Role;
 use crate::object::Kind;
 use crate::testing::{reference, resource};
 
-const NEW: &str = "registry.example/powercontext:0.2.0";
+pub(super) const NEW: &str = "registry.example/powercontext:0.2.0";
 
-fn no(reason: &str) -> (String, String) {
+pub(super) fn no(reason: &str) -> (String, String) {
     ("False".to_owned(), reason.to_owned())
 }
 
-fn yes(reason: &str) -> (String, String) {
+pub(super) fn yes(reason: &str) -> (String, String) {
     ("True".to_owned(), reason.to_owned())
 }
 
 /// The Jobs and Deployments that were touched, in order, without the hashes.
-fn order(cluster: &Cluster) -> Vec<String> {
+pub(super) fn order(cluster: &Cluster) -> Vec<String> {
     let interesting = cluster
         .history
         .iter()
@@ -37,7 +37,7 @@ fn order(cluster: &Cluster) -> Vec<String> {
         .collect()
 }
 
-fn report(current: i64, target: i64) -> MigrateReport {
+pub(super) fn report(current: i64, target: i64) -> MigrateReport {
     MigrateReport {
         current,
         target,
@@ -92,383 +92,6 @@ fn planning_again_plans_nothing_and_changes_no_status() {
         to_write(&cluster.status, &again.status, None, Timestamp::UNIX_EPOCH),
         None
     );
-}
-
-#[test]
-fn the_completed_job_may_go_and_is_never_made_again_for_the_same_target() {
-    let mut cluster = Cluster::ready(&json!({}));
-    cluster.objects.retain(|key, _| key.kind != Kind::Job);
-    cluster.pods.retain(|pod| pod.job.is_none());
-    cluster.settle();
-    assert_eq!(order(&cluster), Vec::<String>::new());
-}
-
-#[test]
-fn a_changed_spec_makes_a_new_job_only_when_the_target_changed() {
-    let mut cluster = Cluster::ready(&json!({}));
-    cluster.edit(&json!({
-        "worker": { "resources": { "limits": { "memory": "1Gi" } }, "pod": { "extraEnv": [{ "name": "A", "value": "1" }] } },
-        "migration": { "resources": { "limits": { "memory": "1Gi" } }, "pod": { "extraEnv": [{ "name": "A", "value": "1" }] } },
-    }));
-    cluster.settle();
-    assert_eq!(order(&cluster), ["apply Deployment worker"]);
-    cluster.edit(&json!({ "image": NEW }));
-    cluster.settle();
-    assert!(order(&cluster).contains(&"apply Job migrate".to_owned()));
-    assert_eq!(cluster.jobs().len(), 1);
-}
-
-#[test]
-fn a_wrong_image_is_told_and_corrected_at_once() {
-    let mut cluster = Cluster::ready(&json!({}));
-    cluster.outcomes.push_back(Outcome::NoImage);
-    cluster.edit(&json!({ "image": "registry.example/powercontext:typo" }));
-    cluster.pass();
-    cluster.kubelet();
-    cluster.pass();
-    assert_eq!(cluster.condition("Degraded"), yes("ImagePullFailed"));
-    assert_eq!(cluster.condition("Migrated"), no("ImagePullFailed"));
-    assert!(cluster.message("Degraded").contains("powercontext:typo"));
-    assert!(cluster.message("Degraded").contains("-pod"));
-    cluster.edit(&json!({ "image": NEW }));
-    cluster.outcomes.clear();
-    cluster.history.clear();
-    cluster.pass();
-    assert_eq!(order(&cluster), ["delete Job migrate", "apply Job migrate"]);
-    cluster.settle();
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-}
-
-#[test]
-fn a_migration_that_was_refused_or_misconfigured_is_not_repeated() {
-    for (code, reason) in [(1, "MigrationRefused"), (2, "MigrationMisconfigured")] {
-        let mut cluster = Cluster::new(&json!({}));
-        cluster.outcomes.push_back(Outcome::Exit(code, None));
-        cluster.settle();
-        for _ in 0..50 {
-            cluster.now += 3_600;
-            assert_eq!(cluster.pass(), []);
-        }
-        assert_eq!(cluster.condition("Degraded"), yes(reason));
-        assert!(cluster.message("Degraded").contains(&format!("exit {code}")));
-        assert_eq!(cluster.condition("Ready"), no(reason));
-        assert_eq!(cluster.status.schema.attempts, 1);
-        assert_eq!(order(&cluster), ["apply Job migrate"]);
-    }
-}
-
-#[test]
-fn an_unreachable_database_is_tried_again_with_growing_gaps_and_no_role_before_success() {
-    let mut cluster = Cluster::new(&json!({}));
-    cluster.outcomes.extend([3, 3].map(|code| Outcome::Exit(code, None)));
-    let mut begun = Vec::new();
-    for _ in 0..200 {
-        let actions = cluster.pass();
-        if actions
-            .iter()
-            .any(|action| matches!(action, Action::Apply(object) if object.key.kind == Kind::Job))
-        {
-            begun.push(cluster.now);
-        }
-        if begun.len() < 3 {
-            assert!(cluster.history.iter().all(|line| !line.contains("Deployment")));
-        }
-        cluster.kubelet();
-        cluster.now += 1;
-    }
-    assert_eq!(begun.len(), 3);
-    assert!(begun[1] - begun[0] >= 10 && begun[2] - begun[1] >= 20, "{begun:?}");
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-    assert_eq!(cluster.status.schema.attempts, 0);
-}
-
-#[test]
-fn attempts_end_and_the_annotation_revives_them() {
-    let mut cluster = Cluster::new(&json!({ "migration": { "retries": 2, "backoffSeconds": 1 } }));
-    cluster
-        .outcomes
-        .extend([Outcome::Exit(3, None), Outcome::Killed, Outcome::Exit(9, None)]);
-    for _ in 0..40 {
-        cluster.pass();
-        cluster.kubelet();
-        cluster.now += 5;
-    }
-    assert_eq!(cluster.condition("Degraded"), yes("MigrationFailed"));
-    assert_eq!(cluster.status.schema.attempts, 3);
-    cluster.annotate(RETRY_MIGRATION, "please");
-    cluster.settle();
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-    assert_eq!(cluster.status.schema.retry_token.as_deref(), Some("please"));
-}
-
-#[test]
-fn a_refused_migration_begins_again_when_its_inputs_change() {
-    let mut cluster = Cluster::new(&json!({}));
-    cluster.outcomes.push_back(Outcome::Exit(2, None));
-    cluster.settle();
-    cluster.edit(&json!({ "migration": { "pod": { "extraEnv": [{ "name": "A", "value": "1" }] } } }));
-    cluster.settle();
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-}
-
-#[test]
-fn a_supervised_migration_tells_its_plan_and_waits_for_the_approval_of_its_target() {
-    let mut cluster = Cluster::new(&json!({ "migration": { "policy": "Supervised" } }));
-    cluster.foreseen = Some(report(1, 2));
-    for _ in 0..4 {
-        cluster.pass();
-        cluster.kubelet();
-    }
-    assert_eq!(cluster.condition("Migrated"), no("ApprovalRequired"));
-    assert_eq!(cluster.status.schema.plan, ["2 step (additive)"]);
-    assert_eq!(order(&cluster), ["apply Job plan", "delete Job plan"]);
-    cluster.history.clear();
-    cluster.annotate(APPROVE_MIGRATION, "0000000000000000");
-    cluster.pass();
-    assert_eq!(order(&cluster), Vec::<String>::new());
-    let target = cluster.status.schema.target_hash.clone().expect("a target");
-    cluster.annotate(APPROVE_MIGRATION, &target);
-    cluster.outcomes.push_back(Outcome::Exit(0, Some(report(1, 2))));
-    cluster.settle();
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-    cluster.edit(&json!({ "image": NEW }));
-    cluster.pass();
-    assert_eq!(cluster.condition("Migrated"), no("ApprovalRequired"));
-    assert_eq!(cluster.status.schema.plan, Vec::<String>::new());
-}
-
-#[test]
-fn a_plan_that_cannot_be_made_is_told_and_keeps_nobody_from_approving() {
-    let mut cluster = Cluster::new(&json!({ "migration": { "policy": "Supervised" } }));
-    for _ in 0..4 {
-        cluster.pass();
-        cluster.kubelet();
-    }
-    assert!(cluster.message("Migrated").contains("could not be made"));
-    let target = cluster.status.schema.target_hash.clone().expect("a target");
-    cluster.annotate(APPROVE_MIGRATION, &target);
-    cluster.settle();
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-}
-
-#[test]
-fn a_migration_at_work_is_left_to_finish_when_the_target_changes() {
-    let mut cluster = Cluster::new(&json!({}));
-    cluster.outcomes.push_back(Outcome::Runs);
-    cluster.pass();
-    cluster.kubelet();
-    cluster.edit(&json!({ "image": NEW }));
-    assert_eq!(cluster.pass(), []);
-    assert_eq!(cluster.condition("Migrated"), no("Migrating"));
-    cluster.outcomes.clear();
-    cluster.kubelet();
-    cluster.settle();
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-}
-
-#[test]
-fn an_upgrade_waits_at_each_role_for_members_of_the_new_build() {
-    let mut cluster = Cluster::ready(&json!({}));
-    cluster.edit(&json!({ "image": NEW }));
-    cluster.mute.extend([Role::Worker, Role::Scheduler]);
-    for _ in 0..10 {
-        cluster.pass();
-        assert_eq!(cluster.condition("Ready").0, "False");
-        cluster.kubelet();
-    }
-    assert_eq!(
-        order(&cluster).last().map(String::as_str),
-        Some("apply Deployment background")
-    );
-    assert_eq!(cluster.condition("WorkersReady"), no("WaitingForMembers"));
-    assert_eq!(cluster.condition("SchedulersReady"), no("Waiting"));
-    cluster.mute.remove(&Role::Worker);
-    for _ in 0..5 {
-        cluster.kubelet();
-        cluster.pass();
-    }
-    assert_eq!(cluster.condition("SchedulersReady"), no("WaitingForMembers"));
-    assert_eq!(
-        order(&cluster).last().map(String::as_str),
-        Some("apply Deployment scheduler")
-    );
-    cluster.mute.clear();
-    cluster.settle();
-    assert_eq!(order(&cluster).last().map(String::as_str), Some("apply Deployment api"));
-}
-
-#[test]
-fn members_that_nobody_reports_open_no_gate() {
-    let mut cluster = Cluster::new(&json!({}));
-    for _ in 0..10 {
-        cluster.pass();
-        cluster.kubelet();
-        cluster.facts.members = None;
-    }
-    assert_eq!(cluster.condition("WorkersReady"), no("WaitingForMembers"));
-    assert_eq!(
-        order(&cluster).last().map(String::as_str),
-        Some("apply Deployment background")
-    );
-}
-
-#[test]
-fn a_missed_answer_of_the_roles_takes_ready_and_leaders_not_back() {
-    let mut cluster = Cluster::ready(&json!({}));
-    let scheduler = cluster.pods.iter().find(|pod| pod.component == "scheduler");
-    let pod = scheduler.expect("a Scheduler").name.clone();
-    cluster
-        .facts
-        .add(&pod, "powercontext_supervisor_fence{lease=\"global\"} 7\n");
-    cluster.pass();
-    let before = cluster.status.clone();
-    let heard = std::mem::take(&mut cluster.facts);
-    assert_eq!(cluster.pass(), []);
-    assert_eq!(cluster.status, before);
-    cluster.facts = heard;
-    cluster.facts.members = Some(std::collections::BTreeMap::new());
-    cluster.pass();
-    assert_eq!(cluster.condition("Ready"), no("WaitingForMembers"));
-}
-
-#[test]
-fn a_status_of_an_older_generation_opens_no_gate() {
-    let mut cluster = Cluster::ready(&json!({}));
-    cluster.edit(&json!({ "worker": { "concurrency": 8 }, "scheduler": { "terminationGracePeriodSeconds": 99 } }));
-    cluster.pass();
-    let stale = cluster.deployment(Role::Worker)["status"].clone();
-    assert_eq!(stale["observedGeneration"], 1);
-    cluster.pass();
-    assert_eq!(order(&cluster), ["apply Deployment worker"]);
-    assert_eq!(cluster.condition("WorkersReady"), no("RollingOut"));
-}
-
-#[test]
-fn a_roll_back_goes_the_other_way_and_workers_wait_for_newer_payloads() {
-    let mut cluster = Cluster::new(&json!({ "image": NEW }));
-    cluster.outcomes.push_back(Outcome::Exit(0, Some(report(1, 2))));
-    cluster.settle();
-    assert_eq!(cluster.status.schema.revision, Some(2));
-    cluster.history.clear();
-    cluster.outcomes.push_back(Outcome::Exit(0, Some(report(2, 1))));
-    cluster.facts.payload_depth = Some([(1, 5), (2, 3)].into());
-    cluster.edit(&json!({ "image": "registry.example/powercontext:0.1.0" }));
-    for _ in 0..10 {
-        cluster.pass();
-        cluster.kubelet();
-    }
-    assert_eq!(
-        order(&cluster)[2..],
-        ["apply Deployment api", "apply Deployment scheduler"]
-    );
-    assert_eq!(cluster.condition("WorkersReady"), no("NewerPayloadsQueued"));
-    cluster.facts.payload_depth = None;
-    cluster.pass();
-    assert_eq!(cluster.condition("WorkersReady"), no("NewerPayloadsQueued"));
-    cluster.facts.payload_depth = Some([(1, 5), (2, 0)].into());
-    cluster.settle();
-    assert_eq!(
-        order(&cluster)[4..],
-        ["apply Deployment worker", "apply Deployment background"]
-    );
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-}
-
-#[test]
-fn an_image_below_the_oldest_reader_is_blocked_and_what_runs_is_untouched() {
-    let mut cluster = Cluster::ready(&json!({ "image": NEW }));
-    let before = cluster.deployment(Role::Api).clone();
-    cluster.outcomes.push_back(Outcome::Exit(1, Some(report(3, 1))));
-    cluster.edit(&json!({ "image": "registry.example/powercontext:0.1.0" }));
-    cluster.settle();
-    assert_eq!(cluster.condition("UpgradeBlocked"), yes("SchemaAhead"));
-    assert_eq!(cluster.condition("Migrated"), no("SchemaAhead"));
-    assert_eq!(*cluster.deployment(Role::Api), before);
-    assert!(order(&cluster).iter().all(|line| !line.contains("Deployment")));
-    cluster.edit(&json!({ "image": NEW }));
-    cluster.settle();
-    assert_eq!(cluster.condition("UpgradeBlocked"), no("AsExpected"));
-}
-
-#[test]
-fn a_change_of_mode_takes_every_scheduler_down_first() {
-    let spec = json!({ "background": { "replicas": 1 } });
-    let mut cluster = Cluster::ready(&spec);
-    cluster.edit(&json!({ "supervisor": { "mode": "dedicated" } }));
-    cluster.pass();
-    assert_eq!(
-        order(&cluster),
-        ["apply Deployment background", "apply Deployment scheduler"]
-    );
-    assert_eq!(cluster.condition("SchedulersReady"), no("SwitchingMode"));
-    // Nothing is stored while one of their pods is still there.
-    cluster.pass();
-    assert_eq!(order(&cluster).len(), 2);
-    cluster.settle();
-    assert_eq!(order(&cluster)[2], "apply Job switch-mode");
-    assert_eq!(cluster.status.mode.as_deref(), Some("dedicated"));
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-    assert!(
-        cluster.jobs().iter().all(|key| !key.name.contains("switch-mode")),
-        "{:?}",
-        cluster.jobs()
-    );
-    cluster.edit(&json!({ "supervisor": { "mode": "global" } }));
-    cluster.settle();
-    assert_eq!(cluster.status.mode.as_deref(), Some("global"));
-}
-
-#[test]
-fn a_lost_status_does_not_hide_a_change_of_mode() {
-    let mut cluster = Cluster::ready(&json!({}));
-    cluster.status = Status::default();
-    cluster.edit(&json!({ "supervisor": { "mode": "dedicated" } }));
-    cluster.settle();
-    assert!(order(&cluster).contains(&"apply Job switch-mode".to_owned()));
-    assert_eq!(cluster.condition("Ready"), yes("Complete"));
-}
-
-#[test]
-fn an_operator_killed_after_each_action_reaches_the_same_end() {
-    let stories: [&[Value]; 3] = [
-        &[json!({})],
-        &[json!({}), json!({ "image": NEW })],
-        &[
-            json!({}),
-            json!({ "image": NEW, "supervisor": { "mode": "dedicated" }, "worker": { "replicas": 1 } }),
-        ],
-    ];
-    for story in stories {
-        let tell = |deaths: Option<usize>| {
-            let mut cluster = Cluster::new(&json!({}));
-            for chapter in story {
-                cluster.edit(chapter);
-                for step in 0..14 {
-                    if let Some(after) = deaths {
-                        cluster.pass_and_die_after(after);
-                        if step % 2 == 0 {
-                            cluster.kubelet();
-                        }
-                    }
-                    cluster.pass();
-                    cluster.kubelet();
-                    cluster.now += 1;
-                }
-                cluster.settle();
-            }
-            cluster
-        };
-        let undisturbed = tell(None);
-        assert_eq!(undisturbed.condition("Ready"), yes("Complete"));
-        for after in [1, 2, 3, 5, 8] {
-            let disturbed = tell(Some(after));
-            assert_eq!(disturbed.condition("Ready"), yes("Complete"), "{after}");
-            let specs = |cluster: &Cluster| -> Vec<Value> {
-                cluster.objects.values().map(|live| live["spec"].clone()).collect()
-            };
-            assert_eq!(specs(&disturbed), specs(&undisturbed), "killed after {after} actions");
-        }
-    }
 }
 
 #[test]

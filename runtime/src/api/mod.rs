@@ -30,6 +30,10 @@ pub(crate) mod v1;
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod operations_tests;
+#[cfg(test)]
+mod refused_tests;
+#[cfg(test)]
 mod routes_tests;
 #[cfg(test)]
 mod testing;

@@ -291,5 +291,9 @@ async fn run(router: Router, request: Request<Body>, id: &RequestId) -> Response
 }
 
 #[cfg(test)]
+#[path = "server_end_tests.rs"]
+mod end_tests;
+
+#[cfg(test)]
 #[path = "server_tests.rs"]
 mod tests;

@@ -1,13 +1,13 @@
-//! The server over real sockets: limits, deadlines, malformed requests, the end.
+//! The server over real sockets: limits, deadlines, malformed requests.
 
 use serde_json::json;
 
 use super::super::testing::{Client, DEADLINE, Reply, TestServer, patient, post};
 use super::*;
 
-const LIVE: &str = "GET /health/live HTTP/1.1\r\nhost: t\r\n\r\n";
+pub(super) const LIVE: &str = "GET /health/live HTTP/1.1\r\nhost: t\r\n\r\n";
 
-fn short(change: impl FnOnce(&mut ServerLimits, Duration)) -> ServerLimits {
+pub(super) fn short(change: impl FnOnce(&mut ServerLimits, Duration)) -> ServerLimits {
     let mut limits = patient();
     change(&mut limits, Duration::from_millis(150));
     limits
@@ -20,7 +20,7 @@ fn assert_refused(reply: &Reply, status: u16) {
     assert_eq!(reply.header("connection"), Some("close"));
 }
 
-async fn assert_serves(server: &TestServer) {
+pub(super) async fn assert_serves(server: &TestServer) {
     assert_eq!(server.get("/health/live").await.status, 200);
 }
 
@@ -408,31 +408,6 @@ async fn slow_and_idle_connections_do_not_stop_a_healthy_client() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_no_answer_is_given_up() {
-    let limits = short(|limits, span| {
-        limits.write_stall = span;
-        limits.drain = DEADLINE;
-    });
-    let server = TestServer::start(limits).await;
-    let mut client = server.connect().await;
-    let request = "GET /nowhere HTTP/1.1\r\nhost: t\r\n\r\n".repeat(1000);
-    let stuffed = async {
-        while let Ok(true) = rt::within(Duration::from_millis(300), client.write(request.as_bytes())).await {}
-    };
-    rt::within(DEADLINE, stuffed).await.expect("buffers fill up");
-    server.shutdown.cancel();
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
-    assert_eq!(
-        end,
-        Drained::Clean,
-        "the connection was given up before the grace was over"
-    );
-}
-
-#[tokio::test]
 async fn a_panic_is_a_plain_500() {
     let server = TestServer::start(patient()).await;
     server.app.script().panics = true;
@@ -448,173 +423,15 @@ async fn a_panic_is_a_plain_500() {
     assert_serves(&server).await;
 }
 
-fn flush(fields: &str) -> String {
+pub(super) fn flush(fields: &str) -> String {
     post("/v1/memory/flush", fields, &json!({"scope_id": "s"}).to_string())
 }
 
-fn seed_pending(server: &TestServer) -> String {
+pub(super) fn seed_pending(server: &TestServer) -> String {
     let operation = super::super::routes_tests::operation(1, super::super::app::OperationStatus::Running);
     let id = operation.id;
     let mut script = server.app.script();
     script.flush = Some(super::super::app::FlushStart::Admitted { id });
     script.operations = vec![operation];
     id.to_string()
-}
-
-#[tokio::test]
-async fn the_end_finishes_requests_in_progress_and_closes_idle_connections() {
-    let server = TestServer::start(patient()).await;
-    seed_pending(&server);
-    let mut fresh = server.connect().await;
-    let mut idle = server.connect().await;
-    idle.write(LIVE.as_bytes()).await;
-    idle.reply().await;
-    let mut busy = server.connect().await;
-    busy.write(flush("prefer: wait=1\r\n").as_bytes()).await;
-    let asked = async {
-        while !server.calls().iter().any(|call| call.starts_with("wait")) {
-            rt::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    rt::within(DEADLINE, asked).await.expect("the request is in progress");
-    server.shutdown.cancel();
-    let reply = busy.reply().await;
-    assert_eq!((reply.status, reply.header("connection")), (202, Some("close")));
-    assert!(idle.is_closed().await);
-    assert!(fresh.is_closed().await);
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
-    assert_eq!(end, Drained::Clean);
-    assert!(TcpStream::connect(server.address).await.is_err(), "nobody listens");
-}
-
-/// A client whose connection the system has accepted and the server has not, and whose request is there.
-fn early(server: &TestServer) -> Client {
-    use std::io::Write as _;
-    // This thread is the only one of the runtime, so nothing runs meanwhile.
-    let mut socket = std::net::TcpStream::connect(server.address).expect("listening");
-    socket.write_all(LIVE.as_bytes()).expect("room for a request");
-    socket.set_nonblocking(true).expect("a socket");
-    Client(TcpStream::from_std(socket).expect("a socket"))
-}
-
-#[tokio::test]
-async fn the_end_answers_whom_the_system_has_let_in() {
-    let server = TestServer::start(short(|limits, _| limits.connections_max = 8)).await;
-    // The server waits for its first connection by then.
-    rt::sleep(Duration::from_millis(10)).await;
-    let clients: Vec<_> = (0..9).map(|_| early(&server)).collect();
-    server.shutdown.cancel();
-    let mut answered = 0;
-    for mut client in clients {
-        let mut text = Vec::new();
-        let all = tokio::io::AsyncReadExt::read_to_end(&mut client.0, &mut text);
-        let _reset_or_end = rt::within(DEADLINE, all).await.expect("closed in time");
-        answered += usize::from(text.starts_with(b"HTTP/1.1 200"));
-    }
-    assert_eq!(answered, 8, "as many as there are places");
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
-    assert_eq!(end, Drained::Clean);
-}
-
-#[tokio::test]
-async fn the_end_waits_a_little_for_the_first_request_of_a_connection() {
-    let server = TestServer::start(patient()).await;
-    let mut fresh = server.connect().await;
-    let mut silent = server.connect().await;
-    let mut used = server.connect().await;
-    used.write(LIVE.as_bytes()).await;
-    used.reply().await;
-    server.shutdown.cancel();
-    // Closed at once, so the others have been told by now, too.
-    assert!(used.is_closed().await);
-    fresh.write(LIVE.as_bytes()).await;
-    let reply = fresh.reply().await;
-    assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
-    assert!(silent.is_closed().await);
-}
-
-#[tokio::test]
-async fn the_end_cuts_what_the_grace_does_not_suffice_for() {
-    let server = TestServer::start(short(|limits, span| limits.drain = span)).await;
-    seed_pending(&server);
-    let mut busy = server.connect().await;
-    busy.write(flush("prefer: wait=30\r\n").as_bytes()).await;
-    let asked = async {
-        while !server.calls().iter().any(|call| call.starts_with("wait")) {
-            rt::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    rt::within(DEADLINE, asked).await.expect("the request is in progress");
-    server.shutdown.cancel();
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
-    assert_eq!(end, Drained::Cut(1));
-    assert!(busy.is_closed().await);
-}
-
-#[tokio::test]
-async fn a_flush_that_waits_is_answered_at_once_when_the_process_drains() {
-    let server = TestServer::start(patient()).await;
-    let id = seed_pending(&server);
-    let mut busy = server.connect().await;
-    busy.write(flush("prefer: wait=30\r\n").as_bytes()).await;
-    let asked = async {
-        while !server.calls().iter().any(|call| call.starts_with("wait")) {
-            rt::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    rt::within(DEADLINE, asked).await.expect("the request is in progress");
-    server.draining.cancel();
-    let reply = busy.reply().await;
-    assert_eq!((reply.status, reply.json()["operation_id"].clone()), (202, json!(id)));
-    let ready = server.get("/health/ready").await;
-    assert_eq!(
-        (ready.status, ready.json()["status"].clone()),
-        (503, json!("not_ready"))
-    );
-    assert_serves(&server).await;
-}
-
-#[tokio::test]
-async fn a_process_that_leaves_takes_connections_each_for_one_answer() {
-    let server = TestServer::start(patient()).await;
-    let mut kept = server.connect().await;
-    kept.write(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    assert_eq!(kept.reply().await.header("connection"), None);
-    server.draining.cancel();
-    for mut client in [kept, server.connect().await] {
-        client.write(b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n").await;
-        let reply = client.reply().await;
-        assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
-        assert!(client.is_closed().await);
-    }
-}
-
-#[tokio::test]
-async fn a_client_that_leaves_frees_its_place_at_once() {
-    let server = TestServer::start(patient()).await;
-    seed_pending(&server);
-    let mut client = server.connect().await;
-    client.write(flush("prefer: wait=30\r\n").as_bytes()).await;
-    let asked = async {
-        while !server.calls().iter().any(|call| call.starts_with("wait")) {
-            rt::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    rt::within(DEADLINE, asked).await.expect("the request is in progress");
-    drop(client);
-    server.shutdown.cancel();
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
-    assert_eq!(end, Drained::Clean, "nothing is left to wait for");
 }
