@@ -3,6 +3,7 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use powercontext::ledger::{Claimed, Done, Ended, Flushed, KindSpec, Kinds, LeaseTerm, Ledger};
@@ -13,6 +14,7 @@ use powercontext_core::refs::Position;
 use powercontext_core::time::Span;
 use powercontext_core::work::Outcome;
 use powercontext_tests::proxy::Counts;
+use powercontext_tests::wait::until;
 
 use crate::kit::{Rig, claim, kind, request};
 
@@ -62,6 +64,9 @@ async fn a_finish_is_two_round_trips_and_one_commit() -> anyhow::Result<()> {
     rig.check().await
 }
 
+/// An item that waits for another attempt is due again by then.
+const DUE_WITHIN: Duration = Duration::from_secs(60);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_after_one_in_vain_ends_as_decided_ahead() -> anyhow::Result<()> {
     let rig = Rig::new().await?;
@@ -78,14 +83,11 @@ async fn a_run_after_one_in_vain_ends_as_decided_ahead() -> anyhow::Result<()> {
             matches!(ended, Ended::Waits { outcome: told, .. } if told == outcome),
             "{ended:?}"
         );
-        let due = "update pc_work_items set available_at = utc_timestamp(6) where status = 'retry_wait'";
-        rig.execute(due.to_owned()).await?;
-        claimed = rig
-            .ledger
-            .claim(&claim(1))
-            .await?
-            .pop()
-            .context("nothing was claimed")?;
+        // Not at once: a retry has its delay.
+        claimed = until("the item is due again", DUE_WITHIN, async || {
+            Ok(rig.ledger.claim(&claim(1)).await?.pop())
+        })
+        .await?;
     }
     let done = nothing_to_do(&rig, &claimed).await?;
     let before = rig.proxy.counts();
@@ -247,8 +249,6 @@ async fn an_enqueue_is_three_round_trips_for_one_as_for_hundreds() -> anyhow::Re
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_in_steady_refill_needs_less_than_a_round_trip_an_item_for_its_claims() -> anyhow::Result<()> {
     use powercontext::worker::{Inline, Worker, WorkerSettings};
-    use powercontext_tests::wait::until;
-    use std::time::Duration;
     use tokio_util::sync::CancellationToken;
 
     const ITEMS: usize = 120;
