@@ -63,7 +63,4 @@ pub(crate) struct Place {
     /// The API server's audit log, where this machine has it.
     #[arg(long)]
     pub(crate) audit_log: Option<PathBuf>,
-    /// The cluster enforces NetworkPolicy; without it nobody knows.
-    #[arg(long)]
-    pub(crate) enforces_policies: bool,
 }

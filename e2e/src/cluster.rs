@@ -29,8 +29,6 @@ pub(crate) struct Cluster {
     pub(crate) image: String,
     pub(crate) next_image: String,
     pub(crate) audit_log: Option<PathBuf>,
-    /// Whether it is known to enforce NetworkPolicy.
-    pub(crate) enforces_policies: bool,
 }
 
 impl Cluster {
@@ -59,7 +57,6 @@ impl Cluster {
             image: place.image.clone(),
             next_image: place.next_image.clone(),
             audit_log: place.audit_log.clone(),
-            enforces_policies: place.enforces_policies,
         })
     }
 
