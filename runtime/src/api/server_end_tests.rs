@@ -20,12 +20,8 @@ async fn a_client_that_takes_no_answer_is_given_up() {
     };
     rt::within(DEADLINE, stuffed).await.expect("buffers fill up");
     server.shutdown.cancel();
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
     assert_eq!(
-        end,
+        server.ended().await,
         Drained::Clean,
         "the connection was given up before the grace was over"
     );
@@ -41,23 +37,15 @@ async fn the_end_finishes_requests_in_progress_and_closes_idle_connections() {
     idle.reply().await;
     let mut busy = server.connect().await;
     busy.write(flush("prefer: wait=1\r\n").as_bytes()).await;
-    let asked = async {
-        while !server.calls().iter().any(|call| call.starts_with("wait")) {
-            rt::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    rt::within(DEADLINE, asked).await.expect("the request is in progress");
+    server.waits().await;
     server.shutdown.cancel();
     let reply = busy.reply().await;
     assert_eq!((reply.status, reply.header("connection")), (202, Some("close")));
     assert!(idle.is_closed().await);
     assert!(fresh.is_closed().await);
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
-    assert_eq!(end, Drained::Clean);
-    assert!(TcpStream::connect(server.address).await.is_err(), "nobody listens");
+    let address = server.address;
+    assert_eq!(server.ended().await, Drained::Clean);
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
 }
 
 /// A client whose connection the system has accepted and the server has not, and whose request is there.
@@ -85,11 +73,7 @@ async fn the_end_answers_whom_the_system_has_let_in() {
         answered += usize::from(text.starts_with(b"HTTP/1.1 200"));
     }
     assert_eq!(answered, 8, "as many as there are places");
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
-    assert_eq!(end, Drained::Clean);
+    assert_eq!(server.ended().await, Drained::Clean);
 }
 
 #[tokio::test]
@@ -115,18 +99,9 @@ async fn the_end_cuts_what_the_grace_does_not_suffice_for() {
     seed_pending(&server);
     let mut busy = server.connect().await;
     busy.write(flush("prefer: wait=30\r\n").as_bytes()).await;
-    let asked = async {
-        while !server.calls().iter().any(|call| call.starts_with("wait")) {
-            rt::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    rt::within(DEADLINE, asked).await.expect("the request is in progress");
+    server.waits().await;
     server.shutdown.cancel();
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
-    assert_eq!(end, Drained::Cut(1));
+    assert_eq!(server.ended().await, Drained::Cut(1));
     assert!(busy.is_closed().await);
 }
 
@@ -136,12 +111,7 @@ async fn a_flush_that_waits_is_answered_at_once_when_the_process_drains() {
     let id = seed_pending(&server);
     let mut busy = server.connect().await;
     busy.write(flush("prefer: wait=30\r\n").as_bytes()).await;
-    let asked = async {
-        while !server.calls().iter().any(|call| call.starts_with("wait")) {
-            rt::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    rt::within(DEADLINE, asked).await.expect("the request is in progress");
+    server.waits().await;
     server.draining.cancel();
     let reply = busy.reply().await;
     assert_eq!((reply.status, reply.json()["operation_id"].clone()), (202, json!(id)));
@@ -174,17 +144,8 @@ async fn a_client_that_leaves_frees_its_place_at_once() {
     seed_pending(&server);
     let mut client = server.connect().await;
     client.write(flush("prefer: wait=30\r\n").as_bytes()).await;
-    let asked = async {
-        while !server.calls().iter().any(|call| call.starts_with("wait")) {
-            rt::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    rt::within(DEADLINE, asked).await.expect("the request is in progress");
+    server.waits().await;
     drop(client);
     server.shutdown.cancel();
-    let end = rt::within(DEADLINE, server.served)
-        .await
-        .expect("in time")
-        .expect("no panic");
-    assert_eq!(end, Drained::Clean, "nothing is left to wait for");
+    assert_eq!(server.ended().await, Drained::Clean, "nothing is left to wait for");
 }

@@ -291,6 +291,24 @@ impl TestServer {
         Client(TcpStream::connect(self.address).await.expect("listening"))
     }
 
+    /// Waits until the application is asked to wait for an operation: that request is in progress.
+    pub(crate) async fn waits(&self) {
+        let asked = async {
+            while !self.calls().iter().any(|call| call.starts_with("wait")) {
+                rt::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        rt::within(DEADLINE, asked).await.expect("the request is in progress");
+    }
+
+    /// How it ended.
+    pub(crate) async fn ended(self) -> Drained {
+        rt::within(DEADLINE, self.served)
+            .await
+            .expect("in time")
+            .expect("no panic")
+    }
+
     /// One request on a connection of its own.
     pub(crate) async fn send(&self, request: &str) -> Reply {
         let mut client = self.connect().await;
