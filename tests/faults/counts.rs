@@ -65,7 +65,7 @@ async fn a_finish_is_two_round_trips_and_one_commit() -> anyhow::Result<()> {
 }
 
 /// An item that waits for another attempt is due again by then.
-const DUE_WITHIN: Duration = Duration::from_secs(60);
+const DUE_WITHIN: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_after_one_in_vain_ends_as_decided_ahead() -> anyhow::Result<()> {
